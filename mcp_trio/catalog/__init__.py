@@ -1,0 +1,1 @@
+"""The catalog: published operations, kept as one immutable snapshot that refreshes itself."""

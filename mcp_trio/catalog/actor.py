@@ -1,0 +1,375 @@
+"""The catalog's actor: one task, one inbox, and the deadline of `receive` is the timer.
+
+The task owns the snapshot and is the only one to use the registry. It decides when to
+read and whether to believe what it read: an outage keeps the last known good, and a
+registry that suddenly says "nothing" or "half" has to say it twice. Reading, comparing and
+scheduling are done by `registries`, `snapshot` and `schedule`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+import trio
+
+from mcp_trio.catalog.registries.base import Reading, Registry, RegistryError
+from mcp_trio.catalog.schedule import Schedule, is_stale, is_suspicious
+from mcp_trio.catalog.snapshot import Compiler, Fault, Quarantined, Snapshot, Step
+from mcp_trio.server.providers import ProviderHost, ToolSet
+
+_log = logging.getLogger("mcp_trio.catalog")
+
+
+@attrs.frozen(kw_only=True)
+class CatalogStatus:
+    """How a catalog is doing, for a status endpoint."""
+
+    ready: bool
+    """Whether the registry was read at least once."""
+    revision: str
+    """Of what is served; of the empty snapshot before the first read."""
+    listing_revision: str
+    """Of what is listed."""
+    operations: int
+    """How many are served."""
+    published: int
+    """How many are published in the registry, served or not."""
+    quarantine: tuple[Quarantined, ...]
+    """What is published and not served as published, and why."""
+    age: float | None
+    """Seconds since the registry was last seen to match, None before the first time."""
+    next_refresh: float | None
+    """Seconds until the timer, 0 when it is due, None while the actor is not running."""
+    consecutive_failures: int
+    """Failed reads since the last good one."""
+    last_error: str | None
+    """Of the newest read, None if that one went well."""
+    awaiting_confirmation: bool
+    """Whether a suspicious reading waits to be read a second time."""
+    swaps: int
+    """How many snapshots have been put in place since the start."""
+
+
+@attrs.frozen(eq=False)
+class _Ask:
+    """One wish for a read; everybody who waits for that read waits on it."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
+@attrs.define(kw_only=True)
+class _Facts:
+    """What the actor knows besides the snapshot. Written by its task only."""
+
+    token: str | None = None
+    """Of the registry state the snapshot was made from."""
+    matched: float | None = None
+    """When the registry was last seen to match the snapshot."""
+    attempted: float | None = None
+    """When it was last tried, well or badly."""
+    deadline: float = 0.0
+    """When the timer fires."""
+    failures: int = 0
+    error: str | None = None
+    doubtful: frozenset[tuple[str, bytes]] | None = None
+    """What a suspicious reading would leave published; believed when read again."""
+    swaps: int = 0
+
+
+class CatalogActor:
+    """Keeps a snapshot of a registry fresh and offers it as tools. A `ToolProvider`.
+
+    Start `run` in a nursery; everything else may be used before, while and after it runs.
+
+    Args:
+        registry: used by `run` only, which closes it at its end.
+        compiler: its `compile` is called in a worker thread, one operation at a time.
+        interval: seconds between looks at the registry.
+        stale_after: seconds without a look after which `freshen` asks for one; the
+            interval if None.
+        freshen_timeout: seconds `freshen` waits at most.
+        schedule: the whole timing policy, in place of `interval`.
+        chance: gives numbers from 0 to 1 for the jitter.
+    """
+
+    def __init__(  # noqa: PLR0913  # keyword-only options of one actor
+        self,
+        registry: Registry,
+        compiler: Compiler,
+        *,
+        interval: float = 30.0,
+        stale_after: float | None = None,
+        freshen_timeout: float = 1.0,
+        schedule: Schedule | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._registry = registry
+        self._compiler = compiler
+        self._schedule = schedule or Schedule(interval=interval)
+        self._stale_after = self._schedule.interval if stale_after is None else stale_after
+        self._freshen_timeout = freshen_timeout
+        self._chance = chance
+        self._host: ProviderHost | None = None
+        self._ready = trio.Event()
+        self._snapshot = Snapshot()
+        self._tools = ToolSet(
+            revision=self._snapshot.listing_revision, entries=self._snapshot.entries
+        )
+        self._facts = _Facts()
+        # One place is enough: whoever asks while an ask is queued joins that one.
+        self._wishes, self._inbox = trio.open_memory_channel[_Ask](1)
+        self._queued: _Ask | None = None
+        self._current: _Ask | None = None
+        """The read that is going on."""
+        self._running = False
+        self._compiling = trio.CapacityLimiter(1)
+
+    # What a server uses.
+
+    @property
+    def tools(self) -> ToolSet:
+        """The tools now. Never waits."""
+        return self._tools
+
+    @property
+    def ttl(self) -> float:
+        """Seconds until the next look at the registry; 0 unless it matched at the last one."""
+        if self._facts.matched is None or self._facts.failures or not self._running:
+            return 0.0
+        return max(0.0, self._facts.deadline - trio.current_time())
+
+    def bind(self, host: ProviderHost) -> None:
+        """Take the server. Once, before `run`.
+
+        Raises:
+            RuntimeError: it has a server already.
+        """
+        if self._host is not None:
+            raise RuntimeError("this catalog already belongs to a server")
+        self._host = host
+
+    async def freshen(self) -> None:
+        """Have the registry looked at if that was too long ago; wait a bounded time for it.
+
+        Many callers share one read. A registry in trouble is not asked more often than
+        the same bound allows, so a busy server does not keep hammering it.
+        """
+        facts = self._facts
+        looked = max((t for t in (facts.matched, facts.attempted) if t is not None), default=None)
+        if not self._running or not is_stale(trio.current_time(), looked, self._stale_after):
+            await trio.lowlevel.checkpoint()
+            return
+        ask = self._current or self._enqueue()
+        with trio.move_on_after(self._freshen_timeout):
+            await ask.done.wait()
+
+    # What an operator uses.
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot now. Never changes; keep it for as long as you like."""
+        return self._snapshot
+
+    @property
+    def ready(self) -> trio.Event:
+        """Set once the registry has been read for the first time, and for good."""
+        return self._ready
+
+    async def refresh(self) -> CatalogStatus:
+        """Have the registry read by a look that begins after this call; wait for its end.
+
+        Waits as long as it takes, for the first time the actor runs too; put it into a
+        scope with a deadline. A failure shows in the status and is not raised.
+        """
+        await self._enqueue().done.wait()
+        return self.status()
+
+    def status(self) -> CatalogStatus:
+        """Tell how the catalog is doing."""
+        now, facts, snapshot = trio.current_time(), self._facts, self._snapshot
+        return CatalogStatus(
+            ready=self._ready.is_set(),
+            revision=snapshot.revision,
+            listing_revision=snapshot.listing_revision,
+            operations=len(snapshot.entries),
+            published=len(snapshot.fingerprints),
+            quarantine=snapshot.report,
+            age=None if facts.matched is None else now - facts.matched,
+            next_refresh=max(0.0, facts.deadline - now) if self._running else None,
+            consecutive_failures=facts.failures,
+            last_error=facts.error,
+            awaiting_confirmation=facts.doubtful is not None,
+            swaps=facts.swaps,
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look at the registry now and then at every deadline, until cancelled.
+
+        Reports as started at once, before the first read: wait for `ready` to know more.
+        Trouble with the registry never ends it. On cancellation the snapshot stays, and
+        the registry is closed; `run` may then be called again.
+
+        Raises:
+            RuntimeError: it is running already.
+        """
+        if self._running:
+            raise RuntimeError("this catalog is running already")
+        self._running = True
+        self._facts.deadline = trio.current_time()
+        task_status.started()
+        try:
+            while True:
+                self._current = await self._next()
+                await self._look()
+                self._current.done.set()
+                self._current = None
+        finally:
+            self._running = False
+            interrupted, self._current = self._current, None
+            if interrupted is not None:
+                interrupted.done.set()
+            await self._registry.aclose()
+
+    # The task itself.
+
+    def _enqueue(self) -> _Ask:
+        if self._queued is None:
+            self._queued = _Ask()
+            self._wishes.send_nowait(self._queued)
+        return self._queued
+
+    async def _next(self) -> _Ask:
+        """Wait for an ask or for the timer, whichever is first."""
+        ask = _Ask()
+        with trio.move_on_at(self._facts.deadline):
+            ask = await self._inbox.receive()
+            self._queued = None
+        return ask
+
+    async def _look(self) -> None:
+        """Look once, and set the next deadline. The one place where trouble ends up."""
+        facts = self._facts
+        facts.attempted = trio.current_time()
+        try:
+            await self._refresh()
+        except RegistryError as error:
+            self._failed(str(error))
+        except Exception as error:  # noqa: BLE001  # the actor's one boundary
+            # A bug in a registry or compiler must not take the tools away.
+            self._failed(f"internal fault: {type(error).__name__}", bug=error)
+        else:
+            if facts.failures:
+                _log.info("catalog: the registry can be read again")
+            facts.failures, facts.error = 0, None
+            now = trio.current_time()
+            if facts.doubtful is not None:
+                facts.deadline = self._schedule.for_confirmation(now)
+                return
+            facts.matched = now
+            self._ready.set()
+            facts.deadline = self._schedule.after_success(now, self._chance())
+
+    def _failed(self, text: str, *, bug: Exception | None = None) -> None:
+        facts = self._facts
+        if text != facts.error:
+            # Once per distinct error: an outage of hours is one line.
+            _log.warning(
+                "catalog: cannot refresh, keeping %d operations: %s",
+                len(self._snapshot.entries),
+                text,
+                exc_info=bug,
+            )
+        facts.failures, facts.error = facts.failures + 1, text
+        # What was half seen before an outage is no first sight any more.
+        facts.doubtful = None
+        facts.deadline = self._schedule.after_failure(
+            trio.current_time(), facts.failures, self._chance()
+        )
+
+    async def _refresh(self) -> None:
+        facts = self._facts
+        if facts.token is not None and await self._registry.change_token() == facts.token:
+            facts.doubtful = None
+            if self._name_came_free():
+                unchanged = Reading(token=facts.token, entries=(), complete=False)
+                await self._take_in(unchanged)
+            return
+        reading = await self._registry.read(facts.token)
+        if not self._believed(reading):
+            return
+        await self._take_in(reading)
+        facts.token = reading.token
+
+    def _believed(self, reading: Reading) -> bool:
+        """Tell whether to act on a reading, or to wait until it has been read twice."""
+        facts, snapshot = self._facts, self._snapshot
+        before = len(snapshot.fingerprints) if facts.token is not None else None
+        after = snapshot.published_after(reading)
+        if not is_suspicious(before, after):
+            facts.doubtful = None
+            return True
+        left = frozenset(snapshot.left_by(reading).items())
+        if left == facts.doubtful:
+            facts.doubtful = None
+            return True
+        _log.warning(
+            "catalog: the registry says %d operations are published, was %s; reading it again",
+            after,
+            "not read before" if before is None else before,
+        )
+        facts.doubtful = left
+        return False
+
+    def _name_came_free(self) -> bool:
+        return any(
+            record.fault is Fault.RESERVED
+            and record.name is not None
+            and not self._is_reserved(record.name)
+            for record in self._snapshot.quarantine.values()
+        )
+
+    def _is_reserved(self, name: str) -> bool:
+        return self._host is not None and self._host.owns(name)
+
+    async def _take_in(self, reading: Reading) -> None:
+        before = self._snapshot
+        # The host belongs to the loop's thread, so it is asked here and not while compiling.
+        names = {str(e.view.get("name")) for e in reading.entries if e.view is not None}
+        names |= {member.operation.name for member in before.waiting.values()}
+        reserved = frozenset(name for name in names if self._is_reserved(name))
+        step = await trio.to_thread.run_sync(
+            partial(before.advance, reading, self._compiler, reserved.__contains__),
+            abandon_on_cancel=True,
+            limiter=self._compiling,
+        )
+        self._swap(before, step)
+
+    def _swap(self, before: Snapshot, step: Step) -> None:
+        self._snapshot = step.snapshot
+        known = set(before.report)
+        for record in step.snapshot.report:
+            if record not in known:
+                _log.warning("catalog: operation %s: %s", record.operation_id, record.reason)
+        if not step.difference:
+            return
+        self._facts.swaps += 1
+        difference = step.difference
+        _log.info(
+            "catalog: %d operations at %.12s; %d added, %d changed, %d removed",
+            len(step.snapshot.entries),
+            step.snapshot.revision,
+            len(difference.added),
+            len(difference.changed),
+            len(difference.removed),
+        )
+        # The listing keeps its revision when only the execution side changed, and the
+        # entries are new all the same: calls from now on take the new version.
+        self._tools = ToolSet(
+            revision=step.snapshot.listing_revision, entries=step.snapshot.entries
+        )
+        if difference.listing_changed and self._host is not None:
+            self._host.changed()

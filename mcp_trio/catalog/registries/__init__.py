@@ -1,0 +1,1 @@
+"""Places that keep published operations, behind the `Registry` contract."""

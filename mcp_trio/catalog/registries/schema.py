@@ -1,0 +1,227 @@
+"""The SQLite registry as its publishers see it: tables, triggers, and helpers to write.
+
+Everything here runs in the caller's thread and blocks: it serves command lines, demos and
+tests. Anybody may publish with plain SQL instead; the triggers keep the books.
+
+`operations` holds one row per operation. Columns of the view are JSON text, except
+`operation_id`, `name` and `protocol`; a `tool_description` that does not begin with `{` or
+`"` is taken as the description itself. `registry_state` holds one row: the format, an id
+that tells two files apart, and a counter that grows with every change of `operations`.
+`operation_changes` says at which count each operation was last inserted, changed or deleted;
+a change without a row in `operations` is a deletion.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, Self, cast
+
+import apsw
+import msgspec
+
+from mcp_trio.catalog.operation import FORMAT, OperationError, parse
+
+JSON_COLUMNS = (
+    "target",
+    "input_schema",
+    "output_schema",
+    "input_mapping",
+    "output_mapping",
+    "execution_config",
+    "tool_description",
+)
+VIEW_COLUMNS = ("operation_id", "name", "protocol", *JSON_COLUMNS)
+"""The only columns that are ever selected for a catalog."""
+
+_CHANGED = """
+    UPDATE registry_state SET counter = counter + 1;
+    DELETE FROM operation_changes WHERE operation_id = {row}.operation_id;
+    INSERT INTO operation_changes (operation_id, revision)
+        SELECT {row}.operation_id, counter FROM registry_state;
+"""
+# Delete and insert instead of an upsert: a conflict clause of the statement that fires a
+# trigger overrides those inside it.
+
+SCHEMA = f"""
+CREATE TABLE operations (
+    operation_id     TEXT PRIMARY KEY NOT NULL,
+    name             TEXT NOT NULL,
+    protocol         TEXT NOT NULL,
+    target           TEXT NOT NULL DEFAULT '{{}}',
+    input_schema     TEXT NOT NULL DEFAULT '{{"type":"object","additionalProperties":false}}',
+    output_schema    TEXT,
+    input_mapping    TEXT NOT NULL DEFAULT '{{}}',
+    output_mapping   TEXT NOT NULL DEFAULT '{{}}',
+    execution_config TEXT NOT NULL DEFAULT '{{}}',
+    tool_description TEXT NOT NULL DEFAULT '',
+    -- Life cycle. Only 'published' rows exist for a catalog.
+    status           TEXT NOT NULL DEFAULT 'draft'
+                     CHECK (status IN ('draft', 'published', 'withdrawn')),
+    updated_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    -- For people and tools that edit. Never selected by a catalog.
+    sample_payload   TEXT,
+    import_metadata  TEXT,
+    ui               TEXT
+);
+CREATE TABLE registry_state (
+    only        INTEGER PRIMARY KEY CHECK (only = 1),
+    format      TEXT NOT NULL,
+    registry_id TEXT NOT NULL,
+    counter     INTEGER NOT NULL
+);
+CREATE TABLE operation_changes (
+    operation_id TEXT PRIMARY KEY NOT NULL,
+    revision     INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX operation_changes_by_revision ON operation_changes (revision);
+
+CREATE TRIGGER operations_inserted AFTER INSERT ON operations BEGIN
+    {_CHANGED.format(row="NEW")}
+END;
+CREATE TRIGGER operations_updated AFTER UPDATE ON operations BEGIN
+    {_CHANGED.format(row="NEW")}
+END;
+CREATE TRIGGER operations_renamed AFTER UPDATE OF operation_id ON operations
+WHEN OLD.operation_id <> NEW.operation_id BEGIN
+    {_CHANGED.format(row="OLD")}
+END;
+CREATE TRIGGER operations_deleted AFTER DELETE ON operations BEGIN
+    {_CHANGED.format(row="OLD")}
+END;
+
+INSERT INTO registry_state (only, format, registry_id, counter)
+    VALUES (1, '{FORMAT}', lower(hex(randomblob(16))), 0);
+"""  # noqa: S608  # constant text
+# No UNIQUE on name: REPLACE would then delete a row without firing a trigger, and two
+# operations that claim one name are for the catalog to report.
+
+
+class Database(Protocol):
+    """The part of an apsw connection that is used here; its own stubs are not fully typed."""
+
+    def execute(
+        self, statements: str, bindings: Sequence[object] = (), /
+    ) -> Iterator[tuple[object, ...]]:
+        """Run statements and iterate the rows."""
+        ...
+
+    def executemany(self, statements: str, rows: Iterable[Sequence[object]], /) -> object:
+        """Run statements once for each row of bindings."""
+        ...
+
+    def pragma(self, name: str, value: object = None, /) -> object:
+        """Get or set a pragma."""
+        ...
+
+    def set_busy_timeout(self, milliseconds: int, /) -> None:
+        """Set how long a lock is waited for."""
+        ...
+
+    def interrupt(self) -> None:
+        """Stop what is running; from any thread."""
+        ...
+
+    def close(self, force: bool = False, /) -> None:  # noqa: FBT001, FBT002  # its signature
+        """Close."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: object, error: object, trace: object, /) -> bool | None: ...
+
+
+def open_database(path: str | os.PathLike[str], flags: int, busy_timeout: float) -> Database:
+    """Open an existing file; `busy_timeout` is in seconds."""
+    connection = cast("Database", apsw.Connection(os.fspath(path), flags=flags))
+    connection.set_busy_timeout(int(busy_timeout * 1000))
+    return connection
+
+
+def open_for_writing(path: str | os.PathLike[str], *, busy_timeout: float = 5.0) -> Database:
+    """Open an existing registry as a publisher; the caller closes the connection.
+
+    Args:
+        path: the database file.
+        busy_timeout: seconds to wait for other publishers.
+    """
+    return open_database(path, apsw.SQLITE_OPEN_READWRITE, busy_timeout)
+
+
+def create_registry(path: str | os.PathLike[str]) -> None:
+    """Make a new, empty registry in WAL mode, so that readers never hold up a publisher.
+
+    Raises:
+        FileExistsError: the file exists; it is left as it is.
+    """
+    # SQLite would happily open an existing file; exclusive creation refuses first.
+    os.close(os.open(os.fspath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    connection = open_for_writing(path)
+    try:
+        connection.pragma("journal_mode", "wal")
+        with connection:
+            connection.execute(SCHEMA)
+    finally:
+        connection.close()
+
+
+def publish(path: str | os.PathLike[str], *views: Mapping[str, object]) -> None:
+    """Insert or replace operations and publish them, in one transaction.
+
+    Raises:
+        OperationError: a view does not fit the format; nothing is written then.
+    """
+    seed(path, views, status="published")
+
+
+def seed(
+    path: str | os.PathLike[str], views: Iterable[Mapping[str, object]], *, status: str = "draft"
+) -> None:
+    """Insert or replace operations with a given status, in one transaction.
+
+    Raises:
+        OperationError: a view does not fit the format; nothing is written then.
+    """
+    rows = [_row(view) for view in views]
+    updates = ", ".join(f"{name} = excluded.{name}" for name in (*VIEW_COLUMNS, "status"))
+    statement = (
+        f"INSERT INTO operations ({', '.join(VIEW_COLUMNS)}, status) "  # noqa: S608  # constant names
+        f"VALUES ({', '.join('?' * (len(VIEW_COLUMNS) + 1))}) "
+        f"ON CONFLICT (operation_id) DO UPDATE SET {updates}, "
+        "updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+    )
+    connection = open_for_writing(path)
+    try:
+        with connection:
+            connection.executemany(statement, [(*row, status) for row in rows])
+    finally:
+        connection.close()
+
+
+def _row(view: Mapping[str, object]) -> tuple[str | None, ...]:
+    try:
+        operation = parse(view)
+    except OperationError as error:
+        raise OperationError(f"{view.get('operation_id')!s:.80}: {error}") from error
+    columns = operation.view()
+    return tuple(
+        _text(columns[name]) if name in JSON_COLUMNS else str(columns[name])
+        for name in VIEW_COLUMNS
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def withdraw(path: str | os.PathLike[str], *operation_ids: str) -> None:
+    """Withdraw operations; the rows stay, with status 'withdrawn'. Unknown ids are ignored."""
+    connection = open_for_writing(path)
+    try:
+        with connection:
+            connection.executemany(
+                "UPDATE operations SET status = 'withdrawn' WHERE operation_id = ?",
+                [(operation_id,) for operation_id in operation_ids],
+            )
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""The protocol's moving parts without input or output: bookkeeping, tables, cursors."""

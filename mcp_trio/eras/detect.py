@@ -1,0 +1,49 @@
+"""Which era a message belongs to, decided from the message alone (V5, V14).
+
+Two pure functions: one for lines that stay open, one for HTTP, where a header and a
+session id have their say.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from mcp_trio.eras.admission import meta_of
+from mcp_trio.framing import headers as names
+from mcp_trio.jsonrpc.messages import Message, Request
+from mcp_trio.wire.meta import PROTOCOL_VERSION
+from mcp_trio.wire.revisions import BY_DATE
+
+
+class Kind(enum.Enum):
+    """What to do with a message."""
+
+    STATELESS = "serve it by itself"
+    HANDSHAKE = "serve it in its session"
+    UNKNOWN_VERSION = "refuse it: the version header names no revision"
+
+
+def is_stateless(request: Request) -> bool:
+    """Tell whether a request carries the per-request fields of the stateless era."""
+    return PROTOCOL_VERSION in meta_of(request)
+
+
+def detect_http(message: Message, headers: Mapping[str, str]) -> Kind:
+    """Decide for one HTTP POST.
+
+    A stateless `_meta` or version header wins. Without either the message belongs to
+    the handshake era, where `initialize` settles the version itself and needs no
+    known header.
+    """
+    if isinstance(message, Request) and is_stateless(message):
+        return Kind.STATELESS
+    version = headers.get(names.VERSION)
+    if version is None:
+        return Kind.HANDSHAKE
+    revision = BY_DATE.get(version.strip())
+    if revision is not None:
+        return Kind.STATELESS if revision.stateless else Kind.HANDSHAKE
+    if isinstance(message, Request) and message.method == "initialize":
+        return Kind.HANDSHAKE
+    return Kind.UNKNOWN_VERSION

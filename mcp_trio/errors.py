@@ -1,0 +1,254 @@
+"""Every exception the package raises, and the 15 local error codes.
+
+    MCPError                     has .code (ErrorCode), .rpc_code and .data
+    ├─ ProtocolError             the peer broke the protocol, or we refuse what it asked
+    │  ├─ MethodNotFoundError
+    │  ├─ InvalidParamsError
+    │  ├─ NotFoundError
+    │  ├─ NotInitializedError
+    │  ├─ VersionMismatchError
+    │  ├─ HeaderMismatchError
+    │  ├─ MissingCapabilityError
+    │  └─ UnauthorizedError
+    ├─ RemoteError               the peer answered our request with an error
+    ├─ RequestTimeoutError       a request had more time than it was given
+    ├─ RequestCancelledError     local only, never sent
+    ├─ TransportClosedError      local: sending after close
+    ├─ TransportError            the world: the transport broke under us
+    ├─ AlreadyConnectedError     local misuse: connect twice
+    ├─ DuplicateRegistrationError  local misuse: name taken
+    ├─ HandlerFailedError        a handler raised; wraps the cause
+    └─ OverloadedError           a limit of ours was reached
+    ToolError                    not an MCPError: text meant for the model
+    ConfigurationError           not an MCPError: settings that cannot work
+
+A class says who is at fault, the code says what happened. Nothing here knows a
+transport, a revision or an HTTP status. JSON-RPC numbers that differ between
+revisions are chosen in `eras`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import ClassVar
+
+__all__ = [
+    "AlreadyConnectedError",
+    "ConfigurationError",
+    "DuplicateRegistrationError",
+    "ErrorCode",
+    "HandlerFailedError",
+    "HeaderMismatchError",
+    "InvalidParamsError",
+    "MCPError",
+    "MethodNotFoundError",
+    "MissingCapabilityError",
+    "NotFoundError",
+    "NotInitializedError",
+    "OverloadedError",
+    "ProtocolError",
+    "RemoteError",
+    "RequestCancelledError",
+    "RequestTimeoutError",
+    "ToolError",
+    "TransportClosedError",
+    "TransportError",
+    "UnauthorizedError",
+    "VersionMismatchError",
+]
+
+
+class ErrorCode(enum.StrEnum):
+    """The local kinds of failure. They travel as `data.code` where a revision leaves room."""
+
+    PROTOCOL_INVALID = "MCP.PROTOCOL_INVALID"
+    METHOD_NOT_FOUND = "MCP.METHOD_NOT_FOUND"
+    INVALID_PARAMS = "MCP.INVALID_PARAMS"
+    INTERNAL_ERROR = "MCP.INTERNAL_ERROR"
+    UNAUTHORIZED = "MCP.UNAUTHORIZED"
+    REQUEST_CANCELLED = "MCP.REQUEST_CANCELLED"
+    TIMEOUT = "MCP.TIMEOUT"
+    TRANSPORT_CLOSED = "MCP.TRANSPORT_CLOSED"
+    TRANSPORT_ERROR = "MCP.TRANSPORT_ERROR"
+    NOT_INITIALIZED = "MCP.NOT_INITIALIZED"
+    ALREADY_CONNECTED = "MCP.ALREADY_CONNECTED"
+    DUPLICATE_REGISTRATION = "MCP.DUPLICATE_REGISTRATION"
+    NOT_FOUND = "MCP.NOT_FOUND"
+    PROTOCOL_VERSION_MISMATCH = "MCP.PROTOCOL_VERSION_MISMATCH"
+    HANDLER_FAILED = "MCP.HANDLER_FAILED"
+
+
+# JSON-RPC 2.0, section 5.1, and the range the specification keeps for itself
+# (2026-07-28, basic/index, "Error Codes").
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+# Ours, outside -32768..-32000 as the specification asks of applications.
+UNAUTHORIZED = 1401
+
+
+class MCPError(Exception):
+    """Base of everything that can go wrong between two MCP peers.
+
+    Attributes:
+        code: the local kind.
+        rpc_code: the JSON-RPC number to send, or that was received.
+        message: one sentence, safe to show to the peer.
+        data: JSON-able details for the peer, or None.
+    """
+
+    code: ClassVar[ErrorCode] = ErrorCode.INTERNAL_ERROR
+    rpc_code: int = INTERNAL_ERROR
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+
+class ProtocolError(MCPError):
+    """A malformed message, or one this side refuses; the connection goes on."""
+
+    code = ErrorCode.PROTOCOL_INVALID
+    rpc_code = INVALID_REQUEST
+
+
+class MethodNotFoundError(ProtocolError):
+    """The method is not registered, or belongs to a capability nobody declared."""
+
+    code = ErrorCode.METHOD_NOT_FOUND
+    rpc_code = METHOD_NOT_FOUND
+
+
+class InvalidParamsError(ProtocolError):
+    """The parameters do not fit the method."""
+
+    code = ErrorCode.INVALID_PARAMS
+    rpc_code = INVALID_PARAMS
+
+
+class NotFoundError(ProtocolError):
+    """No such tool, prompt, resource or root."""
+
+    code = ErrorCode.NOT_FOUND
+    rpc_code = INVALID_PARAMS
+
+
+class NotInitializedError(ProtocolError):
+    """A request that needs the handshake came before it."""
+
+    code = ErrorCode.NOT_INITIALIZED
+    rpc_code = INVALID_REQUEST
+
+
+class VersionMismatchError(ProtocolError):
+    """The two sides share no revision."""
+
+    code = ErrorCode.PROTOCOL_VERSION_MISMATCH
+    rpc_code = UNSUPPORTED_VERSION
+
+
+class HeaderMismatchError(ProtocolError):
+    """An HTTP header contradicts the message body, or a required one is missing."""
+
+    rpc_code = HEADER_MISMATCH
+
+
+class MissingCapabilityError(ProtocolError):
+    """The call needs something this client did not declare for this request.
+
+    `data["requiredCapabilities"]` is a ClientCapabilities object of what is missing.
+    """
+
+    rpc_code = MISSING_CAPABILITY
+
+
+class UnauthorizedError(ProtocolError):
+    """`authorize()` said no."""
+
+    code = ErrorCode.UNAUTHORIZED
+    rpc_code = UNAUTHORIZED
+
+
+class RemoteError(MCPError):
+    """The peer answered with a JSON-RPC error; `rpc_code` and `data` are the peer's own."""
+
+    def __init__(
+        self, message: str, *, rpc_code: int, data: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(message, data=data)
+        self.rpc_code = rpc_code
+
+
+class RequestTimeoutError(MCPError):
+    """A request did not finish within its time; its scope has been cancelled."""
+
+    code = ErrorCode.TIMEOUT
+
+
+class RequestCancelledError(MCPError):
+    """A request was cancelled by somebody else than the awaiting scope. Never sent."""
+
+    code = ErrorCode.REQUEST_CANCELLED
+
+
+class TransportClosedError(MCPError):
+    """This side already closed the transport."""
+
+    code = ErrorCode.TRANSPORT_CLOSED
+
+
+class TransportError(MCPError):
+    """The transport broke, or the peer went away before it answered."""
+
+    code = ErrorCode.TRANSPORT_ERROR
+
+
+class AlreadyConnectedError(MCPError):
+    """The object is in use; make a second one instead."""
+
+    code = ErrorCode.ALREADY_CONNECTED
+
+
+class DuplicateRegistrationError(MCPError):
+    """A tool, resource or prompt of that name exists; the first one stays."""
+
+    code = ErrorCode.DUPLICATE_REGISTRATION
+
+
+class HandlerFailedError(MCPError):
+    """A handler raised. The cause stays on this side; the peer gets a reference id."""
+
+    code = ErrorCode.HANDLER_FAILED
+
+
+class OverloadedError(MCPError):
+    """A limit on sessions or requests was reached; `retry_after` is in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(
+            message, data={"reason": "overloaded", "retryAfterMs": int(retry_after * 1000)}
+        )
+        self.retry_after = retry_after
+
+
+class ToolError(Exception):
+    """Raised by a tool to tell the model what went wrong; the text is sent as it is.
+
+    Any other exception of a handler is replaced by generic text with a reference id.
+    """
+
+
+class ConfigurationError(Exception):
+    """Settings, a registry or a connection that cannot work; the text says what to change."""

@@ -1,0 +1,141 @@
+"""Who may talk to the endpoint at all: Host, Origin, Accept and Content-Type as verdicts.
+
+Pure functions over header values; the HTTP layer turns a `Refusal` into a response.
+The Host and Origin checks are the defence against DNS rebinding (H1, N2, SEC3): a web
+page can point its own name at this machine, but it cannot choose what the browser
+writes into Host and Origin.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import attrs
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+
+
+@attrs.frozen
+class Refusal:
+    """Why a request is not served. `reason` is safe to send, `hint` is for the log."""
+
+    status: int
+    reason: str
+    hint: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class GatePolicy:
+    """Which names this server answers to, and which web origins may use it."""
+
+    hosts: frozenset[str] = LOOPBACK_NAMES
+    """Host names without port; `*` allows every one."""
+    origins: frozenset[str] = frozenset()
+    """Whole origins such as `https://app.example`, besides the server's own."""
+    any_address: bool = False
+    """Accept every IP literal as Host, for binds beyond loopback. A rebinding attacker
+    needs a name, so an address is no risk."""
+
+
+def _host_name(value: str) -> str:
+    """Drop the port: `[::1]:80` is `[::1]`, `localhost:80` is `localhost`."""
+    if value.startswith("["):
+        return value[: value.find("]") + 1].lower()
+    return value.partition(":")[0].lower().removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _known(name: str, policy: GatePolicy) -> bool:
+    return (
+        name in policy.hosts
+        or "*" in policy.hosts
+        or (policy.any_address and _is_address(name))
+        or (name in LOOPBACK_NAMES and not policy.hosts.isdisjoint(LOOPBACK_NAMES))
+    )
+
+
+def check_source(headers: Mapping[str, str], policy: GatePolicy) -> Refusal | None:
+    """Judge Host and Origin."""
+    host = _host_name(headers.get("host", ""))
+    if not _known(host, policy):
+        return Refusal(403, "Host is not allowed", "add it to allowed_hosts to serve it")
+    origin = headers.get("origin", "").lower() or None
+    if origin is None or origin_allowed(origin, host, policy):
+        return None
+    return Refusal(403, "Origin is not allowed", "add it to allowed_origins to serve it")
+
+
+def origin_allowed(origin: str, host: str, policy: GatePolicy) -> bool:
+    """Tell whether a web page of this origin may use the server."""
+    if origin in policy.origins or "*" in policy.origins:
+        return True
+    try:
+        parts = urlsplit(origin)
+        name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.scheme not in {"http", "https"}:
+        return False
+    if name in LOOPBACK_NAMES:
+        return host in LOOPBACK_NAMES
+    # The page came from this very server. With hosts="*" the name proves nothing.
+    return name == host and "*" not in policy.hosts
+
+
+@attrs.frozen(kw_only=True)
+class Accepts:
+    """Which answer forms the client takes."""
+
+    json: bool
+    sse: bool
+
+
+def accepts(value: str | None) -> Accepts:
+    """Read an Accept header (RFC 9110, section 12.5.1). None takes everything."""
+    if value is None or not value.strip():
+        return Accepts(json=True, sse=True)
+    weights: dict[str, float] = {}
+    for part in value.split(","):
+        media, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        weights[media] = _weight(parameters)
+
+    def taken(media: str) -> bool:
+        for candidate in (media, media.partition("/")[0] + "/*", "*/*"):
+            if candidate in weights:
+                return weights[candidate] > 0
+        return False
+
+    return Accepts(json=taken(JSON), sse=taken(EVENT_STREAM))
+
+
+def _weight(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def check_media(headers: Mapping[str, str]) -> Refusal | None:
+    """Judge Accept and Content-Type of a POST."""
+    form = accepts(headers.get("accept"))
+    if not (form.json or form.sse):
+        return Refusal(406, f"Accept must allow {JSON} or {EVENT_STREAM}")
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != JSON:
+        return Refusal(415, f"Content-Type must be {JSON}")
+    return None

@@ -1,0 +1,52 @@
+"""The HTTP headers that mirror a message, and the encoding of their values (N8, N9, N15).
+
+Header names are lower case here; ASGI and HTTP/2 have them so, and names compare
+without case anyway.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+VERSION = "mcp-protocol-version"
+SESSION_ID = "mcp-session-id"
+METHOD = "mcp-method"
+NAME = "mcp-name"
+PARAM_PREFIX = "mcp-param-"
+LAST_EVENT_ID = "last-event-id"
+
+_OPEN, _CLOSE = "=?base64?", "?="
+_PLAIN = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+
+
+class HeaderValueError(ValueError):
+    """A header value that cannot be decoded."""
+
+
+def encode_value(value: str) -> str:
+    """Write a value so that any HTTP hop carries it unchanged."""
+    looks_encoded = value.startswith(_OPEN) and value.endswith(_CLOSE)
+    if not value or (_PLAIN.fullmatch(value) and not looks_encoded):
+        return value
+    return f"{_OPEN}{base64.b64encode(value.encode()).decode('ascii')}{_CLOSE}"
+
+
+def decode_value(value: str) -> str:
+    """Read a header value, with or without the base64 sentinel.
+
+    White space around it is not part of it (RFC 9110, section 5.5).
+
+    Raises:
+        HeaderValueError: characters that no header may have, or bad base64 or UTF-8.
+    """
+    value = value.strip(" \t")
+    if value and not _PLAIN.fullmatch(value):
+        raise HeaderValueError("invalid characters")
+    if not (value.startswith(_OPEN) and value.endswith(_CLOSE) and len(value) >= 11):
+        return value
+    try:
+        return base64.b64decode(value[len(_OPEN) : -len(_CLOSE)], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise HeaderValueError("invalid base64") from error

@@ -1,0 +1,1 @@
+"""Streamable HTTP, server side: the ASGI application and the connection loop that carries it."""

@@ -1,0 +1,362 @@
+"""The endpoint as an ASGI application: both eras behind one path, and the two probes.
+
+This file chooses who serves a request; how is written in `exchange` (stateless) and
+`session_requests` (handshake).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from mcp_trio.eras import stateless
+from mcp_trio.eras.admission import error_message
+from mcp_trio.eras.detect import Kind, detect_http
+from mcp_trio.errors import OverloadedError, ProtocolError
+from mcp_trio.framing import gate
+from mcp_trio.framing import headers as names
+from mcp_trio.http import session_requests
+from mcp_trio.http.exchange import serve_request
+from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.requests import (
+    BodyTimeoutError,
+    BodyTooLargeError,
+    HTTPRequest,
+    PeerGoneError,
+)
+from mcp_trio.http.responses import Header, Receive, Scope, Send, refuse, respond
+from mcp_trio.http.sessions import HTTPSession, SessionTable
+from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import (
+    Batch,
+    Error,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Result,
+)
+from mcp_trio.session.dispatch import Service
+from mcp_trio.session.reaper import Reaper
+from mcp_trio.wire.revisions import BY_DATE
+
+logger = logging.getLogger("mcp_trio.http")
+
+_ALLOW: Header = (b"allow", b"POST, GET, DELETE, OPTIONS")
+_EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_REQUESTED = (
+    b"Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Session-Id, "
+    b"Last-Event-ID, Mcp-Method, Mcp-Name"
+)
+
+
+@attrs.frozen(kw_only=True)
+class AppStatistics:
+    """Gauges of an endpoint."""
+
+    sessions: int
+    """Handshake sessions alive."""
+    in_flight: int
+    """Requests that run, both eras."""
+    listeners: int
+    """Streams and sessions that are told of changes."""
+    refused: int
+    """Requests refused because of a limit."""
+
+
+class HTTPApp:
+    """The ASGI callable.
+
+    `run` has to run somewhere for handshake sessions to exist: `MCPServer.serve_http`
+    does that, and so does the lifespan protocol of an ASGI server. Without it stateless
+    requests are served all the same.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        options: HTTPOptions | None = None,
+        *,
+        host: str = "127.0.0.1",
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Make an endpoint.
+
+        Args:
+            service: the server.
+            options: bounds and names.
+            host: the address the server is bound to; decides which Host values are served.
+            ready: what `GET /readyz` answers.
+        """
+        self.service = service
+        self.options = options or HTTPOptions()
+        self._ready = ready
+        self._gate = self.options.gate(host)
+        self.reaper = Reaper(self.options.cleanup_timeout)
+        self.sessions = SessionTable(service, self.options, self.reaper)
+        self._limits = codec.CodecLimits(max_depth=self.options.max_depth)
+        self._nursery: trio.Nursery | None = None
+        self._draining = False
+        self._in_flight = 0
+        self._refused = 0
+        path = self.options.path.rstrip("/")
+        self._paths = frozenset({path or "/", path + "/"})
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the nursery of the sessions until cancelled; then every session ends."""
+        async with trio.open_nursery() as keeper:
+            keeper.start_soon(self.reaper.run)
+            try:
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    task_status.started()
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        for session in self.sessions:
+                            session.cancel()
+            finally:
+                self._nursery = None
+                keeper.cancel_scope.cancel()
+
+    def drain(self) -> None:
+        """Begin to go down: listen streams get their result, GET streams end, nothing new opens."""
+        self._draining = True
+        self.service.notices.drain()
+        for session in self.sessions:
+            session.streams.standalone.end()
+
+    def statistics(self) -> AppStatistics:
+        """Count what is going on."""
+        return AppStatistics(
+            sessions=len(self.sessions),
+            in_flight=self._in_flight
+            + sum(len(session.dispatcher.peer.running) for session in self.sessions),
+            listeners=len(self.service.notices),
+            refused=self._refused,
+        )
+
+    # -- ASGI ----------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        match scope["type"]:
+            case "http":
+                await self._http(HTTPRequest.read(scope, receive), send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case _:
+                await receive()
+                await send({"type": "websocket.close", "code": 1003, "reason": "use HTTP"})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.run)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            self.drain()
+            nursery.cancel_scope.cancel()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, http: HTTPRequest, send: Send) -> None:
+        path: str = http.scope["path"].removeprefix(http.scope.get("root_path", ""))
+        if path not in self._paths:
+            await self._probe(path, http, send)
+            return
+        refusal = gate.check_source(http.headers, self._gate)
+        if refusal is not None:
+            logger.warning("%s: %s", refusal.reason, refusal.hint)
+            await refuse(send, refusal.status, refusal.reason)
+            return
+        cors = _cors(http)
+        match http.scope["method"]:
+            case "POST":
+                await self._post(http, send, cors)
+            case "GET":
+                await self._get(http, send, cors)
+            case "DELETE":
+                await self._delete(http, send, cors)
+            case "OPTIONS":
+                await respond(send, 204, headers=(*cors, *_preflight(cors), _ALLOW))
+            case _:
+                await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
+
+    async def _probe(self, path: str, http: HTTPRequest, send: Send) -> None:
+        if http.scope["method"] not in {"GET", "HEAD"} or path not in {"/healthz", "/readyz"}:
+            await respond(send, 404, b'{"error":"not found"}')
+        elif path == "/healthz":
+            await respond(send, 200, b'{"status":"ok"}')
+        elif self._draining or not self._ready():
+            await respond(send, 503, b'{"status":"not ready"}')
+        else:
+            await respond(send, 200, b'{"status":"ready"}')
+
+    async def _post(self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
+        refusal = gate.check_media(http.headers)
+        if refusal is not None:
+            await refuse(send, refusal.status, refusal.reason, headers=cors)
+            return
+        try:
+            body = await http.body(self.options.max_body, self.options.body_timeout)
+        except PeerGoneError:
+            return
+        except BodyTooLargeError:
+            limit = self.options.max_body
+            await refuse(send, 413, f"The body is larger than {limit} bytes", headers=cors)
+            return
+        except BodyTimeoutError:
+            close = (b"connection", b"close")
+            await refuse(send, 408, "The body did not arrive in time", headers=(*cors, close))
+            return
+        message = codec.decode(body, self._limits)
+        if isinstance(message, Malformed):
+            await refuse(send, 400, message.reason, error=message.answer, headers=cors)
+            return
+        await self._message(message, http, send, cors)
+
+    async def _message(
+        self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+    ) -> None:
+        match detect_http(message, http.headers):
+            case Kind.STATELESS:
+                await self._stateless(message, http, send, cors)
+            case Kind.HANDSHAKE:
+                await self._handshake(message, http, send, cors)
+            case Kind.UNKNOWN_VERSION:
+                version = http.headers.get(names.VERSION, "")[:64]
+                error = stateless.unsupported(version, self.service.facts)
+                id_ = message.id if isinstance(message, Request) else None
+                fault = error_message(id_, error)
+                await refuse(send, 400, error.message, error=fault, headers=cors)
+
+    async def _stateless(
+        self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+    ) -> None:
+        match message:
+            case Request():
+                if not await self._has_room(message, send, cors):
+                    return
+                self._in_flight += 1
+                try:
+                    await serve_request(
+                        self.service, message, http, send, reaper=self.reaper, cors=cors
+                    )
+                finally:
+                    self._in_flight -= 1
+            case Notification():
+                # No notification means anything here; cancelling is closing the stream (N4).
+                await respond(send, 202, headers=cors)
+            case Batch():
+                reason = "Invalid request: batches are not part of this revision"
+                await refuse(send, 400, reason, headers=cors)
+            case Result() | Error() | Malformed():
+                reason = "Invalid request: clients send no answers in this revision"
+                await refuse(send, 400, reason, headers=cors)
+
+    async def _has_room(self, message: Request, send: Send, cors: tuple[Header, ...]) -> bool:
+        if self._in_flight < self.options.max_in_flight:
+            return True
+        self._refused += 1
+        error = OverloadedError("Too many requests are running")
+        await refuse(
+            send,
+            503,
+            error.message,
+            error=error_message(message.id, error),
+            headers=(*cors, (b"retry-after", b"1")),
+        )
+        return False
+
+    async def _handshake(
+        self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+    ) -> None:
+        if self._nursery is None:
+            reason = "Sessions are not running: let the ASGI server run the lifespan protocol"
+            logger.error("%s", reason)
+            await refuse(send, 503, reason, headers=cors)
+            return
+        opening = isinstance(message, Request) and message.method == "initialize"
+        if opening and names.SESSION_ID not in http.headers:
+            await session_requests.open_session(
+                self.sessions, self._nursery, message, http, send, cors
+            )
+            return
+        session = await self._session(http, send, cors, message)
+        if session is not None:
+            await session_requests.post(session, message, http, send, cors)
+
+    async def _session(
+        self,
+        http: HTTPRequest,
+        send: Send,
+        cors: tuple[Header, ...],
+        message: Message | None = None,
+    ) -> HTTPSession | None:
+        """Find the session of a request, or refuse it."""
+        id_ = http.headers.get(names.SESSION_ID)
+        request_id = message.id if isinstance(message, Request) else None
+        if id_ is None:
+            reason = "Mcp-Session-Id is missing: initialize first"
+            fault = error_message(request_id, ProtocolError(reason))
+            await refuse(send, 400, reason, error=fault, headers=cors)
+            return None
+        session = self.sessions.find(id_, None)
+        if session is None:
+            reason = "Session not found: initialize again"
+            fault = error_message(request_id, ProtocolError(reason))
+            await refuse(send, 404, reason, error=fault, headers=cors)
+        return session
+
+    def _sessionless(self, http: HTTPRequest) -> bool:
+        """Tell whether a GET or DELETE comes from the era that has neither (N1)."""
+        revision = BY_DATE.get(http.headers.get(names.VERSION, "").strip())
+        if revision is not None:
+            return revision.stateless
+        return names.SESSION_ID not in http.headers
+
+    async def _get(self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
+        if self._sessionless(http):
+            await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
+            return
+        if self._draining:
+            await refuse(send, 503, "The server is going down", headers=cors)
+            return
+        session = await self._session(http, send, cors)
+        if session is not None:
+            await session_requests.get(session, http, send, cors)
+
+    async def _delete(self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
+        if self._sessionless(http):
+            await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
+            return
+        session = await self._session(http, send, cors)
+        if session is not None:
+            self.sessions.end(session)
+            await respond(send, 204, headers=cors)
+
+
+def _cors(http: HTTPRequest) -> tuple[Header, ...]:
+    """What lets a web page read the answer. The gate has already judged its origin."""
+    origin = http.headers.get("origin")
+    if origin is None:
+        return ()
+    return (
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"vary", b"Origin"),
+        (b"access-control-expose-headers", _EXPOSED),
+    )
+
+
+def _preflight(cors: tuple[Header, ...]) -> tuple[Header, ...]:
+    if not cors:
+        return ()
+    return (
+        (b"access-control-allow-methods", b"POST, GET, DELETE"),
+        (b"access-control-allow-headers", _REQUESTED),
+        (b"access-control-max-age", b"600"),
+    )
+

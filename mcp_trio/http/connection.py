@@ -1,0 +1,372 @@
+"""The loop of one HTTP connection: a reader, a write buffer, and the tasks of its requests.
+
+One task per connection reads; one per request runs the application; no other (HTTP/2 has one that
+writes). The reader's wait has one deadline, which the protocol object moves as its state changes,
+so nothing idles beside it. Writes are collected and leave in one piece, each bounded by
+`write_timeout` and cancellable; a write that was left half done breaks the connection, which is
+then closed and never written to again. Parsing and its decisions live in `http1` and `http2`,
+the socket in `byte_pipe`, the application's side in `asgi_call`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from typing import cast
+
+import attrs
+import trio
+from hypercorn import typing as hypercorn_typing
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h11 import H2ProtocolAssumedError
+
+from .asgi_call import LOGGER, AppCall, ASGIApp, Respond, Scope
+from .asgi_call import ConnectionHandle as ConnectionHandle
+from .byte_pipe import open_pipe
+from .http1 import HTTP1, AfterEOF
+from .http2 import HTTP2
+from .hypercorn_glue import ProtocolConfig, Surroundings, WorkerContext
+from .serving_settings import ServingSettings
+
+LINGER_BYTES = 16 * 1024 * 1024
+"""What a lingering close reads and discards at most."""
+
+JOIN_BYTES = 65536
+"""What is joined into one write at most; bigger pieces are written alone and not copied."""
+
+
+@attrs.frozen(kw_only=True)
+class ServiceParts:
+    """What all connections of one service share."""
+
+    app: ASGIApp
+    """The application."""
+
+    settings: ServingSettings
+    """The limits."""
+
+    config: ProtocolConfig
+    """The limits, as Hypercorn's protocol classes read them."""
+
+    context: WorkerContext
+    """Whether the service drains, as Hypercorn's protocol classes read it."""
+
+
+class Connection:
+    """One accepted connection. `run` serves it to its end; use it once."""
+
+    def __init__(self, parts: ServiceParts, stream: trio.abc.Stream) -> None:
+        """Take over ``stream``, which `run` will close."""
+        self.half_closed = False
+        """The peer has sent an end of file."""
+        self.broken = False
+        """Nothing can be written any more; what was written may be incomplete."""
+        self._parts = parts
+        self._settings = parts.settings
+        self._stream = stream
+        self._pipe = open_pipe(stream, close_timeout=parts.settings.linger_timeout)
+        self._nursery: trio.Nursery
+        self._reader: trio.lowlevel.Task
+        self._read_scope = trio.CancelScope()  # the reader's latest wait
+        self._woken = False  # the reader should look again before it waits
+        self._calls: set[AppCall] = set()
+        self._out: list[bytes] = []  # bytes not yet given to the pipe
+        self._write_lock = trio.Lock()  # held while a write has to wait
+        self._closing = False  # close once `_out` is written
+        self._quiet = False  # nothing was said before closing, so nothing can be lost by it
+        around = self._surroundings()
+        self.client = around.client
+        """Address and port of the peer; None where the stream has none."""
+        self._protocol: HTTP1 | HTTP2 = HTTP1(around)
+
+    @property
+    def requests_in_flight(self) -> int:
+        """Application calls that have not returned."""
+        return len(self._calls)
+
+    async def run(self) -> None:
+        """Serve until the peer or the protocol ends the connection, then wait for its requests.
+
+        Cancelling is the hard stop: callbacks run, requests are cancelled, the socket closes,
+        nothing waits for the peer. A fault in protocol code is logged and ends only this
+        connection.
+        """
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._reader = trio.lowlevel.current_task()
+                try:
+                    if await self._shake_hands():
+                        await self._protocol.initiate()
+                        await self._read_until_closing()
+                        await self._lose_calls()
+                        await self._linger()
+                finally:
+                    await self._release()
+        except* Exception as fault:  # noqa: BLE001 - one connection must not end the service
+            LOGGER.error("connection with %s failed", self.client, exc_info=fault)
+
+    def drain(self) -> None:
+        """Close as soon as no request is under way; `WorkerContext.draining` is set already."""
+        self.wake_reader()
+
+    # Opening and closing, in the reader's task.
+
+    def _surroundings(self) -> Surroundings:
+        transport = self._stream
+        tls = isinstance(transport, trio.SSLStream)
+        if isinstance(transport, trio.SSLStream):
+            transport = cast("trio.SSLStream[trio.abc.Stream]", transport).transport_stream
+        client = server = None
+        if isinstance(transport, trio.SocketStream):
+            client = _address(transport.socket.getpeername)
+            server = _address(transport.socket.getsockname)
+        return Surroundings(
+            app=cast("hypercorn_typing.AppWrapper", self._parts.app),
+            settings=self._settings,
+            config=self._parts.config,
+            context=self._parts.context,
+            tasks=cast("hypercorn_typing.TaskGroup", self),
+            ssl=tls,
+            client=client,
+            server=server,
+            send=self._take_event,
+            flush=self.flush,
+            wake_reader=self.wake_reader,
+        )
+
+    async def _shake_hands(self) -> bool:
+        """Do the TLS handshake, if there is one to do; return whether there is a peer."""
+        if not isinstance(self._stream, trio.SSLStream):
+            return True
+        stream = cast("trio.SSLStream[trio.abc.Stream]", self._stream)
+        try:
+            with trio.fail_after(self._settings.header_timeout):
+                await stream.do_handshake()
+        except (trio.BrokenResourceError, trio.TooSlowError):
+            return False
+        if stream.selected_alpn_protocol() == "h2":
+            self._protocol = HTTP2(self._surroundings())
+        return True
+
+    async def _lose_calls(self) -> None:
+        """Tell every call that is left, and the protocol, that the connection is over."""
+        with ExitStack() as every:
+            # The stack runs the other callbacks also when one of them raises.
+            for call in self._calls:
+                every.callback(call.lose_peer)
+        await self._protocol.handle(Closed())
+
+    async def _linger(self) -> None:
+        """Let the peer read our last words: closing over unread bytes would destroy them."""
+        if self.broken or self.half_closed or self._quiet or self._protocol.cut_short:
+            return
+        with trio.move_on_after(self._settings.linger_timeout):
+            try:
+                await self._pipe.send_eof()
+                left = LINGER_BYTES
+                while left > 0 and (data := await self._pipe.receive()):
+                    left -= len(data)
+            except trio.BrokenResourceError:
+                return
+
+    async def _release(self) -> None:
+        """End what is left; called cancelled, it does not wait."""
+        try:
+            await self._lose_calls()
+        finally:
+            self.broken |= self._protocol.cut_short
+            await self._pipe.aclose(abort=self.broken)
+
+    # Reading.
+
+    async def _read_until_closing(self) -> None:
+        draining = self._parts.context.draining
+        while True:
+            await self.flush()
+            if draining.is_set() and self._protocol.idle and not self._closing:
+                self._quiet = True
+                await self._protocol.goodbye()
+                await self.flush()
+                return
+            if self._closing or self.broken:
+                return
+            data = await self._receive()
+            if data:
+                await self._feed(data)
+            elif data is not None:
+                await self._take_eof()
+            elif trio.current_time() >= self._protocol.deadline:
+                self._quiet = self._protocol.idle
+                await self._protocol.expire()
+            else:
+                await self._protocol.resume()
+
+    async def _receive(self) -> bytes | None:
+        """Return the next bytes, ``b""`` at the end of file; None when the loop must look again.
+
+        That is: after `wake_reader`, at the protocol's deadline, or with `broken` set.
+        """
+        if self._woken:
+            self._woken = False
+            return None
+        with trio.CancelScope(deadline=self._protocol.deadline) as self._read_scope:
+            try:
+                if not self.half_closed and not self._protocol.congested:
+                    return await self._pipe.receive()
+                await self._pipe.wait_hangup()
+            except trio.BrokenResourceError:
+                pass
+            self._break()
+        self._woken = False
+        return None
+
+    async def _feed(self, data: bytes) -> None:
+        try:
+            await self._protocol.handle(RawData(data))
+        except H2ProtocolAssumedError as preface:
+            # HTTP/2 by prior knowledge: the client opened with a preface that h11 can read.
+            self._protocol = HTTP2(self._surroundings())
+            await self._protocol.initiate()
+            await self._protocol.handle(RawData(preface.data))
+
+    async def _take_eof(self) -> None:
+        """Decide what the peer's end of file means. A probe, if any, leaves with the next flush."""
+        self.half_closed = True
+        meaning = await self._protocol.end_of_input(writing=self._write_lock.locked())
+        if meaning is AfterEOF.CLOSE:
+            self._closing = True
+        elif meaning is AfterEOF.GONE or not self._pipe.probeable:
+            self._break()
+
+    def in_reader(self) -> bool:
+        """Whether the running task is this connection's reader."""
+        return trio.lowlevel.current_task() is self._reader
+
+    def wake_reader(self) -> None:
+        """Make the reader look again at what it waits for. Cheap, idempotent, from any task."""
+        self._woken = True
+        self._read_scope.cancel()
+
+    # Writing.
+
+    async def _take_event(self, event: Event) -> None:
+        """Take what the protocol object sends. Never suspends."""
+        if isinstance(event, RawData):
+            if not self.broken:
+                self._out.append(event.data)
+        elif isinstance(event, Closed):
+            self._closing = True
+            self.wake_reader()
+        elif isinstance(event, Updated) and event.idle:
+            if self._protocol.resumable or self._parts.context.draining.is_set():
+                self.wake_reader()
+            else:
+                self._read_scope.deadline = self._protocol.deadline
+
+    async def flush(self) -> None:
+        """Write what has been collected; on return it is with the kernel, or `broken` is set.
+
+        A second caller waits for the first. Cancelled while its bytes are under way, a caller
+        leaves the connection broken; cancelled while it waits for its turn, it leaves whole
+        messages to the one that is writing.
+        """
+        if self.broken:
+            return
+        if not self._write_lock.locked():
+            while self._out:
+                data = self._take_out()
+                try:
+                    sent = self._pipe.send_nowait(data)
+                except trio.BrokenResourceError:
+                    self._break()
+                    return
+                if sent < len(data):
+                    self._write_lock.acquire_nowait()
+                    await self._write_slowly(memoryview(data)[sent:])
+            return
+        await self._write_lock.acquire()
+        await self._write_slowly(memoryview(b""))
+
+    async def _write_slowly(self, data: memoryview) -> None:
+        """Write ``data`` and whatever is collected meanwhile, then let go of the lock."""
+        whole = False
+        try:
+            while data or self._out:
+                await self._pipe.send(
+                    data or memoryview(self._take_out()), self._settings.write_timeout
+                )
+                data = memoryview(b"")
+            whole = True
+        except (trio.TooSlowError, trio.BrokenResourceError):
+            pass
+        finally:
+            self._write_lock.release()
+            if not whole:
+                self._break()
+
+    def _take_out(self) -> bytes:
+        """Remove and return what to write next: all of it, as far as joining it is cheap."""
+        out = self._out
+        size = count = 0
+        for piece in out:
+            size += len(piece)
+            if count and size > JOIN_BYTES:
+                break
+            count += 1
+        data = out[0] if count == 1 else b"".join(out[:count])
+        del out[:count]
+        return data
+
+    def _break(self) -> None:
+        self.broken = True
+        self._out.clear()
+        self.wake_reader()
+
+    # Calls.
+
+    async def spawn_app(
+        self,
+        app: hypercorn_typing.AppWrapper,
+        config: hypercorn_typing.Config,
+        scope: Scope,
+        respond: Respond,
+    ) -> Callable[[dict[str, object]], Awaitable[None]]:
+        """Start a request's application task, for Hypercorn's streams; return its inbox."""
+        del app, config
+        call = AppCall(self, scope, respond, grace=self._settings.disconnect_grace)
+        self._calls.add(call)
+        self._protocol.adopt(call)
+        self._nursery.start_soon(call.run, self._parts.app)
+        return call.put
+
+    def spawn(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Start a task of the protocol object, which ends with the connection."""
+        self._nursery.start_soon(function, *args)
+
+    def end_call(self, call: AppCall) -> None:
+        """Forget a call whose application has returned."""
+        self._protocol.end_call(call)
+        # A send that failed may end the application before the reader could run its callback.
+        if call.lost or not self.broken:
+            self._calls.discard(call)
+
+    async def deliver(self) -> None:
+        """Write what a call has just said, where that is not the protocol object's own task."""
+        if not self._protocol.delivers_itself:
+            await self.flush()
+
+    async def invite_body(self) -> None:
+        """Tell a client that waits for ``100 Continue`` to go on."""
+        if await self._protocol.invite_body():
+            await self.deliver()
+
+
+def _address(name: Callable[[], object]) -> tuple[str, int] | None:
+    """Return host and port of a socket's end; None if it has gone or is not an IP socket."""
+    try:
+        address = name()
+    except OSError:
+        return None
+    match address:
+        case (str(host), int(port), *_):
+            return host, port
+        case _:
+            return None

@@ -1,0 +1,361 @@
+"""HTTP/1.1 on one connection: h11 through Hypercorn's `H11Protocol`, with our rules added.
+
+Added here: no handler ever suspends (pipelined input stays in h11 until the answer before it is
+done), ``100 Continue`` goes out when the application first asks for the body, a read deadline for
+each state, refusal of request smuggling, and the probe for a half-closed peer. The rule of the
+file: it takes bytes, gives bytes, and decides; the connection reads, writes and closes.
+"""
+
+import enum
+import math
+
+import h11
+import trio
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, Data, EndBody, Request, Response
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h11 import (
+    STREAM_ID,
+    H2ProtocolAssumedError,
+    H11Protocol,
+    H11WSConnection,
+)
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.typing import H11SendableEvent
+
+from .asgi_call import AppCall
+from .hypercorn_glue import Surroundings
+
+MAX_AHEAD = 65536
+"""Bytes of pipelined requests held while an earlier one is answered."""
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_COMMENT = b":\n\n"
+
+
+class Phase(enum.Enum):
+    """What the reader waits for."""
+
+    HEAD = "the rest of a request head, or the very first byte"
+    BODY = "the rest of a request body"
+    ANSWER = "nothing: a request is being answered"
+    IDLE = "the next request"
+
+
+class AfterEOF(enum.Enum):
+    """What an end of file from the peer means."""
+
+    CLOSE = "nothing is in flight: close"
+    GONE = "the peer is taken for gone"
+    WATCH = "the peer may still listen; what is written now or next is the probe"
+
+
+class HTTP1(H11Protocol):
+    """The protocol object of an HTTP/1.1 connection, WebSocket included."""
+
+    delivers_itself = False
+    """Answers are written by the task that sends them."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(
+            around.app,
+            around.config,
+            around.context,
+            around.tasks,
+            around.connection_state(),
+            around.ssl,
+            around.client,
+            around.server,
+            around.send,
+        )
+        settings = around.settings
+        self.deadline = trio.current_time() + settings.header_timeout
+        """When `expire` is due, on the Trio clock."""
+        self._limits = {
+            Phase.HEAD: settings.header_timeout,
+            Phase.BODY: settings.body_timeout,
+            Phase.ANSWER: math.inf,
+            Phase.IDLE: settings.keep_alive_timeout,
+        }
+        self._max_head = settings.max_header_bytes
+        self._max_requests = settings.max_requests_per_connection
+        self._phase = Phase.HEAD
+        self._paused = False  # h11 holds input that must wait for the answer under way
+        self._ahead = 0  # bytes received while paused
+        self._call: AppCall | None = None  # of the stream under way
+        self._response: Response | None = None  # its head, once sent
+        self._tail = b""  # the last bytes of its body
+
+    # What the connection asks.
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way, not even a part of its head."""
+        return self.stream is None and not self.connection.trailing_data[0]
+
+    @property
+    def congested(self) -> bool:
+        """Whether reading on would only fill memory."""
+        return self._ahead > MAX_AHEAD or (self._call is not None and self._call.full)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether received input waits for `resume`."""
+        return self._paused
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a response is incomplete and only its close would say where it ends."""
+        version = getattr(self.connection, "their_http_version", None)
+        return (
+            self._response is not None
+            and version == b"1.0"
+            and self.connection.our_state in {h11.SEND_BODY, h11.ERROR}
+            and _header(self._response, b"content-length") is None
+        )
+
+    def adopt(self, call: AppCall) -> None:
+        """Note the application call of the stream being opened."""
+        self._call = call
+
+    def end_call(self, call: AppCall) -> None:
+        """Nothing is kept for a call that has returned."""
+
+    # What the connection tells.
+
+    async def handle(self, event: Event) -> None:
+        """Take bytes, or the news that the connection is over. Never suspends."""
+        if isinstance(event, RawData):
+            if self._paused:
+                self._ahead += len(event.data)
+            self.connection.receive_data(event.data)
+            await self._handle_events()
+        elif isinstance(event, Closed):
+            await self._close_stream()
+
+    async def resume(self) -> None:
+        """Go on with input that had to wait. Never suspends."""
+        if self._paused:
+            await self._handle_events()
+
+    async def expire(self) -> None:
+        """The deadline has passed: answer 408 where something had begun, and close."""
+        if self.idle:
+            await self.send(Closed())
+        else:
+            await self._refuse(408)
+
+    async def end_of_input(self, *, writing: bool) -> AfterEOF:
+        """Take the peer's end of file, and produce a probe if it can tell what it means.
+
+        Args:
+            writing: bytes of an answer are on their way just now, which is a probe as well.
+        """
+        if isinstance(self.connection, H11WSConnection):
+            return AfterEOF.GONE
+        self.connection.receive_data(b"")
+        await self._handle_events()
+        if self.stream is None:
+            return AfterEOF.CLOSE
+        if writing:
+            return AfterEOF.WATCH
+        if self.connection.our_state is h11.SEND_RESPONSE:
+            # RFC 9110 15.2: an interim response is for clients of HTTP/1.1 only.
+            if self.connection.their_http_version != b"1.1":
+                return AfterEOF.GONE
+            await self._send_h11_event(h11.InformationalResponse(status_code=102, headers=[]))
+            return AfterEOF.WATCH
+        if not self._sends_events():
+            return AfterEOF.GONE
+        if self._tail.endswith(_EVENT_ENDS) or not self._tail:
+            await self._send_h11_event(h11.Data(data=_COMMENT))
+        # Within an event a comment would damage it: its remainder, soon to come, is the probe.
+        return AfterEOF.WATCH
+
+    async def invite_body(self) -> bool:
+        """Say ``100 Continue`` to a client that waits for it; return whether one did."""
+        if not self.connection.they_are_waiting_for_100_continue:
+            return False
+        await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
+        return True
+
+    async def goodbye(self) -> None:
+        """HTTP/1.1 has no farewell for an idle connection."""
+
+    # Input.
+
+    async def _handle_events(self) -> None:
+        self._paused = False
+        while True:
+            try:
+                event = self.connection.next_event()
+            except h11.RemoteProtocolError as error:
+                await self._refuse(error.error_status_hint)
+                break
+            if isinstance(event, h11.Request):
+                if not await self._begin(event):
+                    break
+            elif self.stream is None or not isinstance(event, (h11.Data, h11.EndOfMessage, Data)):
+                self._paused = event is h11.PAUSED
+                break
+            elif isinstance(event, h11.Data):
+                await self.stream.handle(Body(stream_id=STREAM_ID, data=event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                await self.stream.handle(EndBody(stream_id=STREAM_ID))
+                if not any(self.connection.trailing_data):
+                    break  # the usual case; h11 would only say so too, but take longer
+            else:
+                await self.stream.handle(event)
+        if self.stream is not None and self.stream.closed:
+            # A WebSocket handshake that Hypercorn has refused without saying that it is over.
+            await self.send(Closed())
+        self._settle()
+
+    async def _begin(self, request: h11.Request) -> bool:
+        """Open the stream of a request, or refuse its head and return False."""
+        headers = list(request.headers)
+        upgrade = False
+        size = len(request.target)
+        framing: set[bytes] = set()
+        for name, value in headers:
+            size += len(name) + len(value) + 4
+            if name in _FRAMING:
+                framing.add(name)
+            elif name == b"upgrade":
+                upgrade = True
+        status = self._judge(request, size, framing)
+        if status is not None:
+            await self._refuse(status)
+            return False
+        if upgrade:
+            await self._create_stream(request)  # WebSocket, perhaps
+            return True
+        self.stream = HTTPStream(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        self.keep_alive_requests += 1
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=headers,
+                http_version=request.http_version.decode("ascii"),
+                method=request.method.decode("ascii").upper(),
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+        return True
+
+    def _judge(self, request: h11.Request, size: int, framing: set[bytes]) -> int | None:
+        """Return the status to refuse this head with, if it is to be refused.
+
+        Raises:
+            H2ProtocolAssumedError: it is the preface of HTTP/2.
+        """
+        version = request.http_version
+        if version not in {b"1.1", b"1.0"}:
+            if request.method == b"PRI" and not self.keep_alive_requests:
+                raise H2ProtocolAssumedError(_PREFACE + self.connection.trailing_data[0])
+            return 505
+        if size > self._max_head:
+            return 431
+        # RFC 9112 6.1: both framings at once, or a transfer coding from HTTP/1.0, is how one
+        # request is smuggled inside another past a proxy that reads it differently.
+        if len(framing) > 1 or (version == b"1.0" and b"transfer-encoding" in framing):
+            return 400
+        return None
+
+    async def _refuse(self, status: int) -> None:
+        """Answer with an error if nothing was answered yet, tell the application, close."""
+        if self.connection.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            await self._send_error_response(status)
+        await self._close_stream()
+        await self.send(Closed())
+
+    def _settle(self) -> None:
+        """Set the deadline that belongs to the state h11 is in now."""
+        state = self.connection.their_state
+        if state is h11.IDLE:
+            first = not self.keep_alive_requests
+            phase = Phase.HEAD if first or self.connection.trailing_data[0] else Phase.IDLE
+        else:
+            phase = Phase.BODY if state is h11.SEND_BODY else Phase.ANSWER
+        if phase is not self._phase:
+            self._phase = phase
+            self.deadline = trio.current_time() + self._limits[phase]
+
+    # Output.
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        """Take a part of the response from Hypercorn's stream."""
+        if isinstance(event, Response):
+            self._response = event
+            self._tail = b""
+            if event.status_code >= 200 and self._is_last_answer():
+                headers = [*event.headers, (b"connection", b"close")]
+                event = Response(STREAM_ID, headers, event.status_code)
+        elif isinstance(event, Body):
+            self._tail = event.data[-4:] if len(event.data) > 3 else (self._tail + event.data)[-4:]
+        await super().stream_send(event)
+
+    def _is_last_answer(self) -> bool:
+        return (
+            self.context.terminated.is_set()
+            # The body is not all here, and the application answers without waiting for it.
+            or self.connection.their_state in {h11.SEND_BODY, h11.CLOSED}
+            or self.keep_alive_requests >= self._max_requests
+        )
+
+    def _sends_events(self) -> bool:
+        """Whether an event stream is under way into which a comment can be put."""
+        if self._response is None or self.connection.our_state is not h11.SEND_BODY:
+            return False
+        kind = _header(self._response, b"content-type") or b""
+        return (
+            kind.lower().startswith(b"text/event-stream")
+            and self.stream is not None
+            and self.stream.scope.get("method") != "HEAD"
+            and _header(self._response, b"content-length") is None
+            and _header(self._response, b"content-encoding") is None
+        )
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        # After a fault of its own the response is beyond repair; closing says so.
+        if self.connection.our_state is not h11.ERROR:
+            await super()._send_h11_event(event)
+
+    async def _maybe_recycle(self) -> None:
+        """The response is over, or is given up: make ready for the next request, or close."""
+        done = (
+            self.connection.our_state is h11.DONE
+            and self.connection.their_state is h11.DONE
+            and not self.context.terminated.is_set()
+        )
+        await self._close_stream()
+        if not done:
+            await self.send(Closed())
+            return
+        self.connection.start_next_cycle()
+        self._response = None
+        self._ahead = 0
+        self._settle()
+        await self.send(Updated(idle=True))
+
+    async def _close_stream(self) -> None:
+        self._call = None
+        await super()._close_stream()
+
+
+def _header(response: Response, name: bytes) -> bytes | None:
+    """Return the value of a response header, whatever its case."""
+    return next((value for key, value in response.headers if key.lower() == name), None)

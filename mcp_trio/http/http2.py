@@ -1,0 +1,318 @@
+"""HTTP/2 on one connection: Hypercorn's `H2Protocol`, with bounds where it has none.
+
+Added here: the request body opens the peer's window only as the application takes it, so one
+slow application does not stop the connection and no body piles up; a response waits while the
+peer keeps the window shut, for `write_timeout` at most; an unfinished response resets its stream;
+frames leave together, from the one task that may suspend on the wire. The rule of the file is
+that of `http1`: it takes bytes, gives bytes, and decides.
+"""
+
+import math
+from contextlib import suppress
+from functools import partial
+from typing import cast
+
+import h2.events
+import h2.exceptions
+import priority
+import trio
+from h2.errors import ErrorCodes
+from hypercorn.events import Closed, Event, RawData
+from hypercorn.protocol.events import (
+    Body,
+    Data,
+    EndBody,
+    EndData,
+    StreamClosed,
+    Trailers,
+)
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h2 import BUFFER_HIGH_WATER, BufferCompleteError, H2Protocol, StreamBuffer
+from hypercorn.protocol.ws_stream import WSStream
+
+from .asgi_call import AppCall
+from .http1 import AfterEOF
+from .hypercorn_glue import Signal, Surroundings
+
+WRITE_BATCH = 65536
+"""Bytes collected from streams before they are written."""
+
+
+class BoundedBuffer(StreamBuffer):
+    """A response buffer whose writer really waits while it is full.
+
+    The stock one lets its writer go on after every attempt to send, also one that the peer's
+    closed window has stopped, and so grows without end.
+    """
+
+    async def push(self, data: bytes) -> None:
+        """Add ``data``, then wait until less than the high-water mark is held."""
+        if self._complete:
+            raise BufferCompleteError
+        self.buffer.extend(data)
+        await self._is_empty.clear()
+        while len(self.buffer) >= BUFFER_HIGH_WATER and not self._complete:
+            await self._paused.clear()
+            await self._paused.wait()
+
+    async def pop(self, max_length: int) -> bytes:
+        """Take up to ``max_length`` bytes. Never suspends."""
+        data = bytes(self.buffer[:max_length])
+        del self.buffer[:max_length]
+        if len(self.buffer) < BUFFER_HIGH_WATER:
+            await self._paused.set()
+        if not self.buffer:
+            await self._is_empty.set()
+        return data
+
+
+class HTTP2(H2Protocol):
+    """The protocol object of an HTTP/2 connection. See `HTTP1` for the common interface."""
+
+    delivers_itself = True
+    """Answers are written by `send_task`."""
+
+    resumable = False
+    cut_short = False
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(
+            around.app,
+            around.config,
+            around.context,
+            around.tasks,
+            around.connection_state(),
+            around.ssl,
+            around.client,
+            around.server,
+            around.send,
+        )
+        self.deadline = trio.current_time() + around.settings.header_timeout
+        """When `expire` is due, on the Trio clock."""
+        self._around = around
+        self._settings = around.settings
+        self._busy = False
+        self._opening = 0  # the stream that `_create_stream` is about
+        self._calls: dict[int, AppCall] = {}
+        self._bodies: dict[int, float] = {}  # streams whose request body is due, and when
+        self._stalls: dict[int, trio.CancelScope] = {}  # responses that wait for the window
+        self._doomed: set[int] = set()  # streams the reader has to reset
+        self._unwritten = 0  # bytes given to `send` since the last write
+
+    @property
+    def congested(self) -> bool:
+        """Whether reading on would only fill memory: WebSocket messages have no other bound."""
+        return any(
+            call.full
+            for stream_id, call in self._calls.items()
+            if isinstance(self.streams.get(stream_id), WSStream)
+        )
+
+    def adopt(self, call: AppCall) -> None:
+        """Note the application call of the stream being opened, and bound its buffers."""
+        stream_id = self._opening
+        self._calls[stream_id] = call
+        self.stream_buffers[stream_id] = BoundedBuffer(self.context.event_class)
+        if not isinstance(self.streams[stream_id], WSStream):
+            call.consumed = partial(self._open_window, stream_id)
+
+    # What the connection tells.
+
+    async def handle(self, event: Event) -> None:
+        """Take bytes, or the news that the connection is over."""
+        await super().handle(event)
+        if isinstance(event, Closed):
+            # Their writers wait for a send task that has just ended.
+            for buffer in list(self.stream_buffers.values()):
+                await buffer.close()
+        self._settle()
+
+    async def resume(self) -> None:
+        """Reset the streams that another task has given up."""
+        doomed, self._doomed = self._doomed, set()
+        for stream_id in doomed:
+            self._reset(stream_id, ErrorCodes.CANCEL)
+            await self._close_stream(stream_id)
+        await self._flush()
+        self._settle()
+
+    async def expire(self) -> None:
+        """The deadline has passed: reset the streams whose body is late, or close if idle."""
+        now = trio.current_time()
+        self._doomed.update(stream for stream, due in self._bodies.items() if due <= now)
+        if self._doomed:
+            await self.resume()
+        elif self.idle:
+            await self.goodbye()
+            await self.send(Closed())
+
+    async def end_of_input(self, *, writing: bool) -> AfterEOF:
+        """Take the peer's end of file. HTTP/2 has no half-closed connections."""
+        del writing
+        return AfterEOF.GONE if self.streams else AfterEOF.CLOSE
+
+    async def invite_body(self) -> bool:
+        """Flow control is the invitation: nothing to say."""
+        return False
+
+    async def goodbye(self) -> None:
+        """Say GOAWAY."""
+        with suppress(h2.exceptions.ProtocolError):
+            self.connection.close_connection()
+        await self._flush()
+
+    # Input.
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        for event in events:
+            # The stock limit on requests closes the connection under its open streams.
+            self.keep_alive_requests = 0
+            if isinstance(event, h2.events.RequestReceived):
+                if not self._accepts(event):
+                    continue
+                if event.stream_ended is None:
+                    due = trio.current_time() + self._settings.body_timeout
+                    self._bodies[event.stream_id or 0] = due
+            elif isinstance(event, h2.events.DataReceived):
+                await self._take_data(event)
+                continue
+            elif isinstance(event, (h2.events.StreamEnded, h2.events.StreamReset)):
+                self._bodies.pop(event.stream_id or 0, None)
+            await super()._handle_events([event])
+        await self._flush()
+
+    def _accepts(self, event: h2.events.RequestReceived) -> bool:
+        """Whether Hypercorn's streams can take this request; resets its stream if not."""
+        stream_id = event.stream_id or 0
+        headers = dict(event.headers or [])
+        path = cast("bytes", headers.get(b":path", b""))
+        method = cast("bytes", headers.get(b":method", b""))
+        if not path or not path.isascii() or not method.isascii():
+            self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            return False
+        # A reset stream no longer counts for h2, its application does until it has returned:
+        # opening and resetting in a row must not buy unlimited work.
+        if len(self._calls) >= 2 * self._settings.max_concurrent_streams:
+            self._reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
+            return False
+        return True
+
+    async def _take_data(self, event: h2.events.DataReceived) -> None:
+        stream_id = event.stream_id or 0
+        data = event.data or b""
+        size = event.flow_controlled_length or 0
+        stream = self.streams.get(stream_id)
+        call = self._calls.get(stream_id)
+        if stream is None:
+            # Answered before its body was read: the client may spare the rest.
+            self._reset(stream_id, ErrorCodes.NO_ERROR)
+        else:
+            await stream.handle(Body(stream_id=stream_id, data=data))
+            if call is not None and call.consumed is not None:
+                size -= len(data)
+        self._open_window(stream_id, size)
+
+    def _open_window(self, stream_id: int, size: int) -> None:
+        """Let the peer send ``size`` bytes more, on this stream and on the connection."""
+        if size > 0 and not self.closed:
+            with suppress(h2.exceptions.ProtocolError):
+                self.connection.acknowledge_received_data(size, stream_id)
+            cast("Signal", self.has_data).notify()
+
+    async def _create_stream(self, request: h2.events.RequestReceived) -> None:
+        self._opening = request.stream_id or 0
+        await super()._create_stream(request)
+
+    async def _close_stream(self, stream_id: int) -> None:
+        self._bodies.pop(stream_id, None)
+        await super()._close_stream(stream_id)
+        self._settle()
+
+    def end_call(self, call: AppCall) -> None:
+        """Forget a call that has returned, and free the window its unread body holds."""
+        for stream_id, known in list(self._calls.items()):
+            if known is call:
+                del self._calls[stream_id]
+                if call.consumed is not None:
+                    self._open_window(stream_id, call.unread)
+
+    def _settle(self) -> None:
+        if self._bodies:
+            self.deadline = min(self._bodies.values())
+            self._busy = True
+        elif not self.idle:
+            self.deadline = math.inf
+            self._busy = True
+        elif self._busy:
+            self.deadline = trio.current_time() + self._settings.keep_alive_timeout
+            self._busy = False
+
+    # Output.
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        """Take a part of a response from Hypercorn's stream; wait while the window is shut.
+
+        Raises:
+            trio.BrokenResourceError: the peer kept the window shut for ``write_timeout``.
+        """
+        if isinstance(event, StreamClosed):
+            buffer = self.stream_buffers.get(event.stream_id)
+            if buffer is not None and not buffer.complete:
+                self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+                await buffer.close()
+            await super().stream_send(event)
+        elif isinstance(event, (Body, Data, EndBody, EndData, Trailers)):
+            await self._push(event)
+        else:
+            await super().stream_send(event)
+
+    async def _push(self, event: StreamEvent) -> None:
+        deadline = trio.current_time() + self._settings.write_timeout
+        with trio.CancelScope(deadline=deadline) as stall:
+            self._stalls[event.stream_id] = stall
+            await super().stream_send(event)
+        self._stalls.pop(event.stream_id, None)
+        if stall.cancelled_caught:
+            self._doomed.add(event.stream_id)
+            self._around.wake_reader()
+            raise trio.BrokenResourceError("the peer has not opened its window")
+
+    async def _send_data(self, stream_id: int) -> None:
+        buffer = self.stream_buffers.get(stream_id)
+        before = len(buffer.buffer) if buffer is not None else 0
+        await super()._send_data(stream_id)
+        stall = self._stalls.get(stream_id)
+        if stall is not None and buffer is not None and len(buffer.buffer) < before:
+            stall.deadline = trio.current_time() + self._settings.write_timeout
+
+    async def send_task(self) -> None:
+        """Move response bytes from the streams to the wire, until the connection closes."""
+        while not self.closed:
+            try:
+                stream_id = next(self.priority)
+            except priority.DeadlockError:
+                await self._flush()
+                await self._write()
+                await self.has_data.wait()
+                await self.has_data.clear()
+            else:
+                await self._send_data(stream_id)
+                if self._unwritten > WRITE_BATCH:
+                    await self._write()
+                    await trio.lowlevel.checkpoint()
+
+    async def _write(self) -> None:
+        self._unwritten = 0
+        await self._around.flush()
+
+    async def _flush(self) -> None:
+        """Queue the frames h2 has ready. `send_task` writes them."""
+        data = self.connection.data_to_send()
+        if data:
+            self._unwritten += len(data)
+            await self.send(RawData(data=data))
+            cast("Signal", self.has_data).notify()
+
+    def _reset(self, stream_id: int, code: ErrorCodes) -> None:
+        with suppress(h2.exceptions.ProtocolError):
+            self.connection.reset_stream(stream_id, code)

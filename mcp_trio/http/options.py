@@ -1,0 +1,53 @@
+"""The settings of the HTTP endpoint, apart from those of the socket layer."""
+
+from __future__ import annotations
+
+import attrs
+
+from mcp_trio.framing.gate import LOOPBACK_NAMES, GatePolicy
+
+
+@attrs.frozen(kw_only=True)
+class HTTPOptions:
+    """What the endpoint allows. Every bound has a clear refusal."""
+
+    path: str = "/mcp"
+    """Where the endpoint is; the same path with a slash at the end is served too."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Host names, without port, that are served besides the ones of the address bound:
+    loopback names on loopback, any IP address elsewhere. `*` serves every name. Others get 403."""
+    allowed_origins: frozenset[str] = frozenset()
+    """Web origins, such as `https://app.example`, served besides the server's own (403)."""
+    max_body: int = 4 * 1024 * 1024
+    """Bytes of a request body (413)."""
+    body_timeout: float = 30.0
+    """Seconds for a request body to arrive (408)."""
+    max_depth: int = 64
+    """Nesting of a JSON body (400, -32600)."""
+    max_sessions: int = 1000
+    """Sessions of the handshake era (503 with Retry-After)."""
+    max_in_flight: int = 1000
+    """Requests that run at once, over all clients (503 with Retry-After)."""
+    session_idle_timeout: float = 1800.0
+    """Seconds without a running request, an open stream or a message, then a session ends."""
+    sse_after: float = 2.0
+    """Seconds after which a slow answer becomes a stream where streams can be resumed."""
+    replay_events: int = 256
+    """Events of a session kept for `Last-Event-ID`."""
+    replay_bytes: int = 1024 * 1024
+    """Bytes of a session's events kept for `Last-Event-ID`."""
+    cleanup_timeout: float = 5.0
+    """Seconds a cancelled request may shield itself for cleanup."""
+
+    def gate(self, host: str) -> GatePolicy:
+        """The Host and Origin policy of a server bound to an address."""
+        local = host in LOOPBACK_BINDS
+        names = frozenset(name.lower() for name in self.allowed_hosts)
+        return GatePolicy(
+            hosts=names | LOOPBACK_NAMES,
+            origins=frozenset(origin.lower().rstrip("/") for origin in self.allowed_origins),
+            any_address=not local,
+        )
+
+
+LOOPBACK_BINDS = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -1,0 +1,57 @@
+"""The events of one session, kept for a client that comes back with `Last-Event-ID` (H8).
+
+Bounded in number and bytes; the oldest go first. An id names its stream, so that no
+message of another stream is ever replayed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import attrs
+
+
+@attrs.frozen
+class StoredEvent:
+    """One event that was, or would have been, sent."""
+
+    stream: int
+    number: int
+    data: bytes
+
+
+def event_id(stream: int, number: int) -> str:
+    """The id of an event."""
+    return f"{stream}-{number}"
+
+
+def parse_event_id(text: str) -> tuple[int, int] | None:
+    """The stream and number of an id; None for anything that is not one of ours."""
+    stream, dash, number = text.strip().partition("-")
+    if dash and stream.isdigit() and number.isdigit() and len(text) <= 40:
+        return int(stream), int(number)
+    return None
+
+
+class ReplayBuffer:
+    """The last events of one session."""
+
+    def __init__(self, max_events: int, max_bytes: int) -> None:
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._events: deque[StoredEvent] = deque()
+        self._bytes = 0
+        self.dropped = 0
+        """Events that had to go to keep the bounds."""
+
+    def store(self, event: StoredEvent) -> None:
+        """Keep an event."""
+        self._events.append(event)
+        self._bytes += len(event.data)
+        while len(self._events) > self._max_events or self._bytes > self._max_bytes:
+            self._bytes -= len(self._events.popleft().data)
+            self.dropped += 1
+
+    def after(self, stream: int, number: int) -> list[StoredEvent]:
+        """The kept events of one stream that came after `number`, in order."""
+        return [e for e in self._events if e.stream == stream and e.number > number]

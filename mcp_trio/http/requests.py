@@ -1,0 +1,108 @@
+"""Reading HTTP requests over ASGI: header fields, a bounded body, and news of a lost peer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol, cast
+
+import attrs
+import trio
+
+from mcp_trio.framing.gate import Accepts, accepts
+from mcp_trio.http.responses import Receive, Scope
+
+CONNECTION = "mcp_trio.connection"
+"""The ASGI extension by which `http.connection` tells of a lost peer without a task."""
+
+
+class BodyTooLargeError(Exception):
+    """The body has, or announces, more bytes than allowed."""
+
+
+class BodyTimeoutError(Exception):
+    """The body did not arrive in time."""
+
+
+class PeerGoneError(Exception):
+    """The peer went away while its body was read; there is nobody to answer."""
+
+
+class _Connection(Protocol):
+    def on_disconnect(self, callback: Callable[[], None]) -> None: ...
+
+
+@attrs.frozen
+class HTTPRequest:
+    """One request, its header fields by lower-case name. Repeated fields are joined."""
+
+    scope: Scope
+    receive: Receive
+    headers: dict[str, str]
+
+    @classmethod
+    def read(cls, scope: Scope, receive: Receive) -> HTTPRequest:
+        """Take the header fields out of an ASGI scope."""
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in scope["headers"]:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return cls(scope, receive, headers)
+
+    @property
+    def accepts(self) -> Accepts:
+        """Which answer forms the client takes."""
+        return accepts(self.headers.get("accept"))
+
+    async def body(self, limit: int, timeout: float) -> bytes:  # noqa: ASYNC109 - it becomes its own error
+        """Read the whole body.
+
+        Args:
+            limit: bytes.
+            timeout: seconds.
+
+        Raises:
+            BodyTooLargeError, BodyTimeoutError, PeerGoneError: as named.
+        """
+        announced = self.headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > limit:
+            raise BodyTooLargeError
+        chunks: list[bytes] = []
+        size = 0
+        with trio.move_on_after(timeout):
+            while True:
+                message = await self.receive()
+                if message["type"] == "http.disconnect":
+                    raise PeerGoneError
+                chunk = cast("bytes", message.get("body", b""))
+                size += len(chunk)
+                if size > limit:
+                    raise BodyTooLargeError
+                chunks.append(chunk)
+                if not message.get("more_body", False):
+                    return b"".join(chunks)
+        raise BodyTimeoutError
+
+    @contextlib.asynccontextmanager
+    async def watching(self, gone: Callable[[], None]) -> AsyncIterator[None]:
+        """Have `gone` called when the peer goes away while the block runs.
+
+        Our own connection loop calls it directly. On another ASGI server a task reads
+        the disconnect message.
+        """
+        extension = cast(
+            "_Connection | None", self.scope.get("extensions", {}).get(CONNECTION)
+        )
+        if extension is not None:
+            extension.on_disconnect(gone)
+            yield
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, gone)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self, gone: Callable[[], None]) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        gone()

@@ -1,0 +1,118 @@
+"""Writing HTTP responses over ASGI: whole JSON bodies, and event streams begun late.
+
+The form of an answer is chosen as late as possible, because once a stream has begun
+its status is 200 for good (A6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+
+from mcp_trio.errors import INVALID_REQUEST, ErrorCode
+from mcp_trio.framing.gate import Accepts
+from mcp_trio.framing.sse import COMMENT, encode_event
+from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import Error
+
+# The ASGI specification's own loose types.
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header: TypeAlias = tuple[bytes, bytes]
+
+_JSON = (b"content-type", b"application/json")
+_STREAM: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+async def respond(
+    send: Send, status: int, body: bytes = b"", headers: Iterable[Header] = ()
+) -> None:
+    """Send a whole response; a body is JSON."""
+    fields: list[Header] = list(headers)
+    if status != 204:  # which must not announce a length (RFC 9110, section 8.6)
+        fields.append((b"content-length", b"%d" % len(body)))
+    if body:
+        fields.append(_JSON)
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse(
+    send: Send,
+    status: int,
+    reason: str,
+    *,
+    error: Error | None = None,
+    headers: Iterable[Header] = (),
+) -> None:
+    """Send a refusal with a JSON-RPC body; without `error` one that has no id."""
+    if error is None:
+        data = {"code": ErrorCode.PROTOCOL_INVALID.value}
+        error = Error(None, INVALID_REQUEST, reason, data)
+    await respond(send, status, codec.encode(error), headers)
+
+
+class Responder:
+    """One response to one POST or GET, either form.
+
+    `event` turns it into a stream; `finish` sends the last message in whichever form
+    the response has by then.
+    """
+
+    __slots__ = ("accepts", "headers", "send", "streaming")
+
+    def __init__(self, send: Send, accepts: Accepts, headers: tuple[Header, ...] = ()) -> None:
+        self.send = send
+        self.accepts = accepts
+        self.headers = headers
+        """Added to either form."""
+        self.streaming = False
+
+    async def begin(self) -> None:
+        """Make it a stream now. The second call does nothing."""
+        if not self.streaming:
+            self.streaming = True
+            await self.send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [*_STREAM, *self.headers],
+                }
+            )
+
+    async def event(self, data: bytes, *, id: str | None = None) -> None:  # noqa: A002 - the field's own name
+        """Send one event, if the client takes streams at all."""
+        if self.accepts.sse:
+            await self.begin()
+            await self._chunk(encode_event(data, id=id))
+
+    async def comment(self) -> None:
+        """Send a line that means nothing, so that nobody thinks the stream dead."""
+        if self.accepts.sse:
+            await self.begin()
+            await self._chunk(COMMENT)
+
+    async def _chunk(self, data: bytes) -> None:
+        await self.send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def finish(self, data: bytes, *, status: int = 200, id: str | None = None) -> None:  # noqa: A002 - the field's own name
+        """Send the last message and end the response."""
+        if not self.streaming and self.accepts.json:
+            await respond(self.send, status, data, self.headers)
+            return
+        await self.begin()
+        body = encode_event(data, id=id)
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def end(self) -> None:
+        """End the response without a message: an empty stream, or no content at all."""
+        if not self.streaming and not self.accepts.sse:
+            await respond(self.send, 204, headers=self.headers)
+            return
+        await self.begin()
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})

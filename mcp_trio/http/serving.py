@@ -1,0 +1,240 @@
+"""The HTTP service: listeners, the number of connections, and the way to an end.
+
+`HTTPService` accepts and refuses; what happens on a connection lives in `connection`, the limits
+in `serving_settings`. It owns every task it starts: `run` returns when all of them have ended.
+"""
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import attrs
+import trio
+
+from .asgi_call import LOGGER, ASGIApp
+from .asgi_call import ConnectionHandle as ConnectionHandle
+from .connection import Connection, ServiceParts
+from .hypercorn_glue import ProtocolConfig, WorkerContext
+from .serving_settings import ServingSettings as ServingSettings
+
+REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"Content-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+)
+MAX_REFUSALS = 64
+"""Refused connections that are told why at the same time; further ones are just closed."""
+
+ACCEPT_PAUSE = 0.1
+"""Seconds before accepting again when the process or the system is out of descriptors."""
+
+_NO_CAPACITY = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+
+
+@attrs.frozen(kw_only=True)
+class ServiceStatistics:
+    """A snapshot of an `HTTPService`."""
+
+    connections: int
+    """Connections served now, including those whose requests have yet to end."""
+
+    requests_in_flight: int
+    """Application calls that have not returned."""
+
+    connections_accepted: int
+    """Connections served since the start."""
+
+    connections_refused: int
+    """Connections turned away because `max_connections` were served already."""
+
+    draining: bool
+    """Whether `HTTPService.drain` has been called."""
+
+
+class HTTPService:
+    """Serves an ASGI application over HTTP/1.1, HTTP/2 and WebSocket. One `run` per object."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: ServingSettings | None = None,
+        on_drain: Callable[[], None] | None = None,
+    ) -> None:
+        """Prepare the service; nothing is opened yet.
+
+        Args:
+            app: an ASGI 3 application. It is not sent a lifespan.
+            settings: the limits.
+            on_drain: called once, by `drain`, for the application to end its endless streams.
+        """
+        self._settings = ServingSettings() if settings is None else settings
+        self._parts = ServiceParts(
+            app=app,
+            settings=self._settings,
+            config=ProtocolConfig(self._settings),
+            context=WorkerContext(),
+        )
+        self._on_drain = on_drain
+        self._connections: set[Connection] = set()
+        self._refusing = 0
+        self._accepted = 0
+        self._refused = 0
+        self._used = False
+        self._accepting = trio.CancelScope()
+        self._serving = trio.CancelScope()
+
+    async def run(
+        self,
+        host: str,
+        port: int,
+        *,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Bind ``host`` and ``port`` and serve until drained; see `run_listeners`.
+
+        Args:
+            host: an address or a name; a name may stand for several addresses.
+            port: 0 lets the system choose.
+            task_status: started with the base URLs that are bound.
+
+        Raises:
+            OSError: the address cannot be bound.
+            RuntimeError: this service has been run before.
+        """
+        self._take_turn()
+        listeners = await trio.open_tcp_listeners(
+            port, host=host, backlog=self._settings.backlog
+        )
+        for listener in listeners:
+            # Accepted sockets inherit it: a peer that vanished without a word is found in time.
+            listener.socket.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
+        await self._run(listeners, task_status)
+
+    async def run_listeners(
+        self,
+        listeners: Sequence[trio.abc.Listener[trio.abc.Stream]],
+        *,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve what ``listeners`` accept; close them in the end.
+
+        Returns after `drain`, once the last connection has ended or the grace period is over.
+        Cancelling is the hard stop: every request is cancelled and every socket closed at once.
+
+        Args:
+            listeners: of sockets, or of TLS over sockets (`trio.SSLListener`).
+            task_status: started with the base URL of each listener that has a socket.
+
+        Raises:
+            RuntimeError: this service has been run before.
+        """
+        self._take_turn()
+        await self._run(listeners, task_status)
+
+    def _take_turn(self) -> None:
+        if self._used:
+            raise RuntimeError("an HTTPService runs once; make a new one")
+        self._used = True
+
+    async def _run(
+        self,
+        listeners: Sequence[trio.abc.Listener[trio.abc.Stream]],
+        task_status: trio.TaskStatus[list[str]],
+    ) -> None:
+        with self._serving:
+            async with trio.open_nursery() as connections:
+                with self._accepting:
+                    async with trio.open_nursery() as acceptors:
+                        for listener in listeners:
+                            acceptors.start_soon(self._accept, listener, connections)
+                        task_status.started(_base_urls(listeners))
+
+    def drain(self) -> None:
+        """Begin the end: stop accepting, close idle connections, let requests finish.
+
+        Any time, from the Trio thread; a second call does nothing. Answers that begin from now
+        on say ``Connection: close``. After ``grace_period`` what is left is cancelled.
+        """
+        if self._parts.context.draining.is_set():
+            return
+        self._parts.context.draining.notify()
+        self._serving.deadline = trio.current_time() + self._settings.grace_period
+        self._accepting.cancel()
+        for connection in self._connections:
+            connection.drain()
+        if self._on_drain is not None:
+            self._on_drain()
+
+    def statistics(self) -> ServiceStatistics:
+        """Return a snapshot of what the service is doing."""
+        return ServiceStatistics(
+            connections=len(self._connections),
+            requests_in_flight=sum(each.requests_in_flight for each in self._connections),
+            connections_accepted=self._accepted,
+            connections_refused=self._refused,
+            draining=self._parts.context.draining.is_set(),
+        )
+
+    async def _accept(
+        self, listener: trio.abc.Listener[trio.abc.Stream], connections: trio.Nursery
+    ) -> None:
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno == errno.ECONNABORTED:
+                        continue
+                    if error.errno not in _NO_CAPACITY:
+                        raise
+                    LOGGER.error("cannot accept: %s; trying again in %s s", error, ACCEPT_PAUSE)  # noqa: TRY400
+                    await trio.sleep(ACCEPT_PAUSE)
+                    continue
+                if len(self._connections) < self._settings.max_connections:
+                    # Counted here, not in its task: a burst must not slip past the limit.
+                    connection = Connection(self._parts, stream)
+                    self._accepted += 1
+                    self._connections.add(connection)
+                    connections.start_soon(self._serve, connection)
+                else:
+                    self._refused += 1
+                    if self._refusing < MAX_REFUSALS:
+                        self._refusing += 1
+                        connections.start_soon(self._refuse, stream)
+                    else:
+                        await trio.aclose_forcefully(stream)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def _refuse(self, stream: trio.abc.Stream) -> None:
+        """Say 503, to plain HTTP only: a TLS handshake is dearer than the news is worth."""
+        try:
+            if isinstance(stream, trio.abc.HalfCloseableStream):
+                with trio.move_on_after(self._settings.linger_timeout):
+                    await stream.send_all(REFUSAL)
+                    await stream.send_eof()
+                    while await stream.receive_some():
+                        pass
+        except trio.BrokenResourceError:
+            pass
+        finally:
+            self._refusing -= 1
+            await trio.aclose_forcefully(stream)
+
+
+def _base_urls(listeners: Sequence[trio.abc.Listener[trio.abc.Stream]]) -> list[str]:
+    """Return ``scheme://address:port`` of every listener that has a socket."""
+    urls: list[str] = []
+    for listener in listeners:
+        scheme, bound = "http", cast("object", listener)
+        if isinstance(listener, trio.SSLListener):
+            secure = cast("trio.SSLListener[trio.abc.Stream]", listener)
+            scheme, bound = "https", secure.transport_listener
+        if isinstance(bound, trio.SocketListener):
+            host, port = bound.socket.getsockname()[:2]
+            urls.append(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
+    return urls

@@ -1,0 +1,52 @@
+"""The limits of an HTTP service, in one frozen value. No behaviour lives here."""
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class ServingSettings:
+    """Limits of an `HTTPService`. Times are seconds, sizes bytes. Every wait has one of these."""
+
+    max_connections: int = 1000
+    """Connections served at once. Further ones are answered 503 and closed: a refusal costs the
+    client less than a backlog that nobody accepts from."""
+
+    backlog: int = 512
+    """Connections the kernel holds until they are accepted."""
+
+    header_timeout: float = 10.0
+    """From the first byte of a request (for the first one: from accept) until its head is
+    complete; also the limit of a TLS handshake. Then 408, or a quiet close if nothing came."""
+
+    body_timeout: float = 30.0
+    """From the end of the head until the end of the request body. Then 408, unless the response
+    has begun; the application is told that the client is gone. HTTP/2 resets the one stream."""
+
+    keep_alive_timeout: float = 60.0
+    """Idle time between requests before a quiet close."""
+
+    write_timeout: float = 30.0
+    """How long a peer may take nothing of what is written to it before it is dropped."""
+
+    max_header_bytes: int = 32768
+    """Size of a request head; beyond it 431."""
+
+    max_requests_per_connection: int = 10_000
+    """HTTP/1.1 requests before a connection is closed, so that load can move elsewhere."""
+
+    max_concurrent_streams: int = 100
+    """HTTP/2 requests one connection may have in flight."""
+
+    max_websocket_message_bytes: int = 16 * 1024 * 1024
+    """Size of one WebSocket message; beyond it close code 1009."""
+
+    disconnect_grace: float = 5.0
+    """How long an application may go on after its peer is lost. Then it is cancelled, so that a
+    stuck application cannot keep a dead connection for ever."""
+
+    grace_period: float = 10.0
+    """How long requests in flight may go on after `HTTPService.drain`. Then they are cancelled."""
+
+    linger_timeout: float = 2.0
+    """How long a connection we close is still read, and what it brings discarded: closing over
+    unread bytes makes the kernel send RST, which can destroy the answer on its way."""

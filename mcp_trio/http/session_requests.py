@@ -1,0 +1,252 @@
+"""POST, GET and DELETE of the handshake era: HTTP on one side, a session on the other (H).
+
+A connection here only carries messages. When it goes away the session's work goes on;
+that is the difference to `http.exchange` (H13).
+"""
+
+from __future__ import annotations
+
+import trio
+
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.engine.lifecycle import Stage
+from mcp_trio.eras.admission import error_message
+from mcp_trio.errors import InvalidParamsError, OverloadedError, ProtocolError
+from mcp_trio.framing import headers as names
+from mcp_trio.framing.sse import encode_event
+from mcp_trio.http.replay import StoredEvent, event_id, parse_event_id
+from mcp_trio.http.requests import HTTPRequest
+from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
+from mcp_trio.http.session_streams import STANDALONE, Stream
+from mcp_trio.http.sessions import HTTPSession, SessionTable
+from mcp_trio.jsonrpc.messages import Batch, Error, Malformed, Message, Request
+from mcp_trio.wire.revisions import BY_DATE
+
+
+def requests_of(message: Message) -> list[Request]:
+    """The requests in a message or batch."""
+    items = message.items if isinstance(message, Batch) else (message,)
+    return [item for item in items if isinstance(item, Request)]
+
+
+def version_fault(session: HTTPSession, http: HTTPRequest) -> str | None:
+    """Say what is wrong with the version header of a later request (H11)."""
+    version = http.headers.get(names.VERSION)
+    if version is None:
+        return None
+    if BY_DATE.get(version.strip()) is None:
+        return "Unsupported protocol version"
+    if version.strip() != session.side.handshake.revision.date:
+        return f"The session speaks {session.side.handshake.revision}, not {version.strip()[:32]}"
+    return None
+
+
+async def open_session(
+    table: SessionTable,
+    nursery: trio.Nursery,
+    message: Request,
+    http: HTTPRequest,
+    send: Send,
+    cors: tuple[Header, ...],
+) -> None:
+    """Serve `initialize`: make a session, answer, and drop it again if the answer is an error."""
+    try:
+        session = await table.create(nursery, None)
+    except OverloadedError as error:
+        retry = (b"retry-after", b"%d" % max(1, round(error.retry_after)))
+        fault = error_message(message.id, error)
+        await refuse(send, 503, error.message, error=fault, headers=(*cors, retry))
+        return
+    stream = session.streams.open((message.id,))
+    session.dispatcher.feed(Envelope(message, None, http.headers))
+    # Admission is synchronous, so it is known by now whether there is a session at all.
+    accepted = session.side.handshake.stage is not Stage.NEW
+    header = (names.SESSION_ID.encode(), session.id.encode())
+    responder = Responder(send, http.accepts, (*cors, header) if accepted else cors)
+    answered = False
+    try:
+        answered = await _carry(session, stream, http, responder)
+    finally:
+        if not (accepted and answered):
+            table.end(session)
+
+
+async def post(
+    session: HTTPSession, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+) -> None:
+    """Serve any other POST of a session."""
+    fault = version_fault(session, http)
+    if fault is not None:
+        await refuse(send, 400, fault, headers=cors)
+        return
+    if isinstance(message, Batch) and not session.side.batches:
+        await refuse(
+            send, 400, "Invalid request: batches are not part of this revision", headers=cors
+        )
+        return
+    requests = requests_of(message)
+    ids = tuple(request.id for request in requests)
+    double = next((r for r in requests if session.dispatcher.peer.find(r.id) is not None), None)
+    if double is None and len(set(map(repr, ids))) != len(ids):
+        double = requests[0]
+    if double is not None:
+        error = ProtocolError("Invalid request: a request with this id is still running")
+        fault_message = error_message(double.id, error)
+        await refuse(send, 400, error.message, error=fault_message, headers=cors)
+        return
+    unreadable = isinstance(message, Batch) and any(
+        isinstance(item, Malformed) and item.answer is not None for item in message.items
+    )
+    if not requests and not unreadable:
+        session.dispatcher.feed(Envelope(message, None, http.headers))
+        session.touch()
+        await respond(send, 202, headers=cors)
+        return
+    if not requests:
+        await refuse(send, 400, "Invalid request: nothing in the batch can be read", headers=cors)
+        return
+    stream = session.streams.open(ids)
+    session.dispatcher.feed(Envelope(message, None, http.headers))
+    await _carry(session, stream, http, Responder(send, http.accepts, cors))
+
+
+async def get(session: HTTPSession, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
+    """Serve the stream of messages that belong to no request, or resume a broken stream."""
+    fault = version_fault(session, http)
+    if fault is not None:
+        await refuse(send, 400, fault, headers=cors)
+        return
+    if not http.accepts.sse:
+        await refuse(send, 406, "Accept must allow text/event-stream", headers=cors)
+        return
+    number, seen = STANDALONE, -1
+    last = http.headers.get(names.LAST_EVENT_ID)
+    if last is not None:
+        place = parse_event_id(last)
+        if place is None:
+            error = error_message(None, InvalidParamsError("Last-Event-ID is not one of ours"))
+            await refuse(send, 400, error.message, error=error, headers=cors)
+            return
+        number, seen = place
+    responder = Responder(send, http.accepts, cors)
+    stream = session.streams.find(number) or _finished(session, number)
+    await _stream(session, stream, http, responder, resume_after=seen if last is not None else None)
+
+
+def _finished(session: HTTPSession, number: int) -> Stream:
+    """A stream that is over: only what is kept of it can be told."""
+    stream = Stream(number)
+    stream.end()
+    return stream
+
+
+async def _carry(
+    session: HTTPSession, stream: Stream, http: HTTPRequest, responder: Responder
+) -> bool:
+    """Carry the answer of a POST, as JSON if it comes first and soon. False if the peer left."""
+    owner = stream.attach()
+    session.connected(+1)
+    gone = trio.CancelScope()
+    try:
+        with gone:
+            async with http.watching(gone.cancel):
+                await _answer(session, stream, owner, responder)
+    except trio.BrokenResourceError:
+        return False
+    finally:
+        stream.detach(owner)
+        session.connected(-1)
+    return not gone.cancelled_caught
+
+
+async def _answer(
+    session: HTTPSession, stream: Stream, owner: int, responder: Responder
+) -> None:
+    revision = session.side.handshake.revision
+    patience = session.sse_after if revision.priming and responder.accepts.sse else float("inf")
+    first = None
+    with trio.move_on_after(patience) as slow:
+        first = await stream.take(owner)
+    if not slow.cancelled_caught and stream.ended and not stream.queue:
+        if first is None:
+            await _over(session, responder)
+        else:
+            await responder.finish(first.data)
+        return
+    if revision.priming:
+        await _prime(stream, responder)
+    event = first
+    while True:
+        if event is not None:
+            name = event_id(event.stream, event.number) if revision.resumable else None
+            await responder.event(event.data, id=name)
+        event = await stream.take(owner)
+        if event is None:
+            break
+    await responder.end()
+
+
+async def _over(session: HTTPSession, responder: Responder) -> None:
+    """End a response that gets no message: cancelled by the client, or the session ended."""
+    if session.streams.closed and not responder.streaming:
+        await refuse(responder.send, 404, "The session has ended", headers=responder.headers)
+    else:
+        await responder.end()
+
+
+async def _prime(stream: Stream, responder: Responder) -> None:
+    """Send the empty event that gives the client an id to come back with (H5)."""
+    if responder.accepts.sse:
+        await responder.begin()
+        body = encode_event(b"", id=event_id(stream.number, 0))
+        await responder.send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _stream(
+    session: HTTPSession,
+    stream: Stream,
+    http: HTTPRequest,
+    responder: Responder,
+    *,
+    resume_after: int | None,
+) -> None:
+    """Carry a stream for as long as it lasts, what was missed first."""
+    owner = stream.attach()
+    session.connected(+1)
+    gone = trio.CancelScope()
+    revision = session.side.handshake.revision
+    try:
+        with gone:
+            async with http.watching(gone.cancel):
+                await responder.begin()
+                missed = []
+                if resume_after is not None:
+                    missed = session.streams.replay.after(stream.number, resume_after)
+                    stream.queue.clear()
+                elif revision.priming:
+                    await _prime(stream, responder)
+                else:
+                    await responder.comment()
+                for event in missed:
+                    await responder.event(event.data, id=event_id(event.stream, event.number))
+                while (event := await _next(stream, owner, responder)) is not None:
+                    name = event_id(event.stream, event.number) if revision.resumable else None
+                    await responder.event(event.data, id=name)
+                await responder.end()
+    except trio.BrokenResourceError:
+        pass
+    finally:
+        stream.detach(owner)
+        session.connected(-1)
+
+
+KEEP_ALIVE = 15.0
+"""Seconds between comment lines on a quiet stream (N6)."""
+
+
+async def _next(stream: Stream, owner: int, responder: Responder) -> StoredEvent | None:
+    while True:
+        with trio.move_on_after(KEEP_ALIVE) as quiet:
+            return await stream.take(owner)
+        if quiet.cancelled_caught:
+            await responder.comment()

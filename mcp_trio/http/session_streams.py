@@ -1,0 +1,188 @@
+"""The streams of one handshake session: one per POST, and the one opened by GET.
+
+Seen from the session this is its `Transport`: `send` puts each message on exactly one
+stream (H7). Seen from HTTP each stream is a bounded queue with at most one connection
+that empties it; when the connection goes away the work goes on, and what it says waits
+in the replay buffer (H13).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import trio
+
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.engine.peer import key
+from mcp_trio.http.replay import ReplayBuffer, StoredEvent
+from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result
+from mcp_trio.wire.basic import RequestId
+
+QUEUE = 64
+"""Messages that may wait for a connection that is there but slow."""
+STANDALONE = 0
+"""The number of the stream opened by GET."""
+
+
+class Stream:
+    """One stream of messages to the client."""
+
+    __slots__ = ("_owners", "_room", "_wake", "ended", "number", "owner", "queue", "sent", "waiting")
+
+    def __init__(self, number: int, waiting: Iterable[RequestId] = ()) -> None:
+        self.number = number
+        self.waiting = {key(id_) for id_ in waiting}
+        """Requests whose answers this stream still owes."""
+        self.queue: deque[StoredEvent] = deque()
+        self.sent = 0
+        """Events numbered so far."""
+        self.owner: int | None = None
+        """The connection that empties the queue, None while there is none."""
+        self.ended = False
+        self._owners = 0
+        self._wake = trio.Event()
+        self._room = trio.Event()
+
+    def attach(self) -> int:
+        """Take the stream over; a connection that had it before ends."""
+        self._owners += 1
+        self.owner = self._owners
+        self._wake.set()
+        return self.owner
+
+    def detach(self, owner: int) -> None:
+        """Give the stream up, if it is still this owner's."""
+        if self.owner == owner:
+            self.owner = None
+            self._room.set()
+
+    def put(self, data: bytes) -> StoredEvent:
+        """Number a message and queue it. Without a connection the oldest ones go."""
+        self.sent += 1
+        event = StoredEvent(self.number, self.sent, data)
+        if self.owner is None and len(self.queue) >= QUEUE:
+            self.queue.popleft()
+        self.queue.append(event)
+        self._wake.set()
+        return event
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.ended = True
+        self._wake.set()
+        self._room.set()
+
+    async def room(self) -> None:
+        """Wait until the connection, if there is one, has emptied some of the queue."""
+        while self.owner is not None and len(self.queue) >= QUEUE and not self.ended:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def take(self, owner: int) -> StoredEvent | None:
+        """Wait for the next message. None when the stream is over, or somebody else has it."""
+        while owner == self.owner:
+            if self.queue:
+                self._room.set()
+                return self.queue.popleft()
+            if self.ended:
+                return None
+            self._wake = trio.Event()
+            await self._wake.wait()
+        return None
+
+
+class SessionStreams:
+    """All streams of one session; the `Transport` of its dispatcher."""
+
+    def __init__(self, replay: ReplayBuffer) -> None:
+        self.replay = replay
+        self.standalone = Stream(STANDALONE)
+        self._numbers = STANDALONE
+        self._by_id: dict[tuple[bool, RequestId], Stream] = {}
+        self._open: dict[int, Stream] = {}
+        self._closed = trio.Event()
+
+    @property
+    def closed(self) -> bool:
+        """True once the session is over."""
+        return self._closed.is_set()
+
+    def open(self, ids: tuple[RequestId, ...]) -> Stream:
+        """Make the stream of a POST that carried these requests."""
+        self._numbers += 1
+        stream = Stream(self._numbers, ids)
+        self._open[stream.number] = stream
+        for id_ in ids:
+            self._by_id[key(id_)] = stream
+        return stream
+
+    def find(self, number: int) -> Stream | None:
+        """The stream of this number, if it is not over."""
+        return self.standalone if number == STANDALONE else self._open.get(number)
+
+    def _finish(self, stream: Stream, id_: RequestId) -> None:
+        stream.waiting.discard(key(id_))
+        self._by_id.pop(key(id_), None)
+        if not stream.waiting:
+            stream.end()
+            self._open.pop(stream.number, None)
+
+    def unanswered(self, id_: RequestId) -> None:
+        """No answer will come for this request: it was cancelled (A10)."""
+        stream = self._by_id.get(key(id_))
+        if stream is not None:
+            self._finish(stream, id_)
+
+    # -- the Transport contract ----------------------------------------------------
+
+    async def send(self, envelope: Envelope) -> None:
+        """Put a message on its stream; waits only for a connection that is there but slow."""
+        related = envelope.related
+        stream = self._by_id.get(key(related)) if related is not None else None
+        stream = stream or self.standalone
+        data = codec.encode(envelope.message)
+        answers = _answered(envelope.message)
+        if not answers:
+            await stream.room()
+        self.replay.store(stream.put(data))
+        if stream is not self.standalone:
+            for id_ in answers:
+                self._finish(stream, id_)
+
+    async def receive(self) -> Envelope:
+        """Wait for the end: messages are fed by the POSTs that carry them."""
+        await self._closed.wait()
+        raise trio.EndOfChannel
+
+    def abandon(self, request_id: RequestId) -> bool:  # noqa: ARG002 - the contract
+        """Tell nobody: in this era a notification has to."""
+        return False
+
+    async def pump(self) -> None:
+        """Have nothing to do."""
+
+    async def aclose(self) -> None:
+        """End every stream."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """End every stream, at once."""
+        self._closed.set()
+        self.standalone.end()
+        for stream in self._open.values():
+            stream.end()
+        self._open.clear()
+        self._by_id.clear()
+
+
+def _answered(message: Message) -> list[RequestId]:
+    match message:
+        case Result() | Error():
+            return [] if message.id is None else [message.id]
+        case Batch():
+            return [id_ for item in message.items for id_ in _answered(item)]
+        case _:
+            return []

@@ -1,0 +1,133 @@
+"""The table of handshake sessions over HTTP: who they are, and when they end.
+
+A session is one task with one cancel scope in the app's nursery. Idle expiry is the
+deadline of that scope: no timer task, the deadline moves while something goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterator
+
+import trio
+
+from mcp_trio.errors import OverloadedError
+from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.replay import ReplayBuffer
+from mcp_trio.http.session_streams import SessionStreams
+from mcp_trio.session.context import Principal
+from mcp_trio.session.dispatch import Service
+from mcp_trio.session.reaper import Reaper
+from mcp_trio.session.serving import ServerSide
+from mcp_trio.session.session import Dispatcher, SessionLimits
+
+
+class HTTPSession:
+    """One session of the handshake era, from `initialize` to DELETE, expiry or shutdown."""
+
+    def __init__(
+        self, service: Service, options: HTTPOptions, reaper: Reaper, principal: Principal | None
+    ) -> None:
+        # 192 random bits in visible ASCII (H9, H12).
+        self.id = secrets.token_urlsafe(24)
+        self.principal = principal
+        self.streams = SessionStreams(ReplayBuffer(options.replay_events, options.replay_bytes))
+        self.side = ServerSide(service, principal=principal)
+        self.dispatcher = Dispatcher(
+            self.streams,
+            self.side,
+            limits=SessionLimits(
+                max_in_flight=options.max_in_flight, cleanup_timeout=options.cleanup_timeout
+            ),
+            reaper=reaper,
+        )
+        self.side.attach(self.dispatcher)
+        self.dispatcher.on_idle_change = self.touch
+        self.dispatcher.on_unanswered = self.streams.unanswered
+        self.scope = trio.CancelScope()
+        self.sse_after = options.sse_after
+        self._idle_timeout = options.session_idle_timeout
+        self._connections = 0
+
+    def touch(self) -> None:
+        """Move the deadline: never while something runs, else `session_idle_timeout` from now."""
+        busy = self._connections or self.dispatcher.peer.running
+        self.scope.deadline = math.inf if busy else trio.current_time() + self._idle_timeout
+
+    def connected(self, change: int) -> None:
+        """Count the connections that wait on a stream of this session."""
+        self._connections += change
+        self.touch()
+
+    def cancel(self) -> None:
+        """End the session: its requests are cancelled and its streams end."""
+        self.streams.close()
+        self.dispatcher.cancel()
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Be the session until it ends."""
+        with self.scope:
+            self.touch()
+            await self.dispatcher.run(task_status=task_status)
+        self.streams.close()
+
+
+class SessionTable:
+    """All sessions of one endpoint."""
+
+    def __init__(self, service: Service, options: HTTPOptions, reaper: Reaper) -> None:
+        self._service = service
+        self._options = options
+        self._reaper = reaper
+        self._sessions: dict[str, HTTPSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[HTTPSession]:
+        return iter(tuple(self._sessions.values()))
+
+    async def create(self, nursery: trio.Nursery, principal: Principal | None) -> HTTPSession:
+        """Start a session.
+
+        Raises:
+            OverloadedError: there are as many as allowed.
+        """
+        if len(self._sessions) >= self._options.max_sessions:
+            raise OverloadedError("Too many sessions")
+        session = HTTPSession(self._service, self._options, self._reaper, principal)
+        self._sessions[session.id] = session
+        try:
+            await nursery.start(self._run, session)
+        except BaseException:
+            self._sessions.pop(session.id, None)
+            raise
+        return session
+
+    async def _run(
+        self, session: HTTPSession, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        try:
+            with self._service.notices.listening(session.side.deliver):
+                await session.run(task_status=task_status)
+        finally:
+            self._sessions.pop(session.id, None)
+
+    def find(self, id_: str, principal: Principal | None) -> HTTPSession | None:
+        """Look a session up. Another principal's session does not exist for the caller (H12)."""
+        session = self._sessions.get(id_)
+        if session is None or session.streams.closed or not _same(session.principal, principal):
+            return None
+        return session
+
+    def end(self, session: HTTPSession) -> None:
+        """End a session and forget it at once."""
+        self._sessions.pop(session.id, None)
+        session.cancel()
+
+
+def _same(one: Principal | None, other: Principal | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.subject == other.subject

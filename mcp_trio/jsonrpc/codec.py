@@ -1,0 +1,230 @@
+"""Bytes to messages and back; the only importer of the JSON library.
+
+Strict on the way in: NaN, trailing bytes, lone surrogates, invalid UTF-8 and a byte
+order mark are refused, integers keep all their digits. What cannot be read becomes a
+`Malformed` value with the answer JSON-RPC prescribes; nothing of the input is echoed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, cast
+
+import attrs
+import msgspec
+
+from mcp_trio.errors import INVALID_REQUEST, PARSE_ERROR, ErrorCode
+from mcp_trio.jsonrpc.messages import (
+    Batch,
+    Error,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Result,
+    Single,
+)
+from mcp_trio.wire.basic import JSONObject, RequestId
+
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"')
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+
+
+@attrs.frozen(kw_only=True)
+class CodecLimits:
+    """What a message may cost."""
+
+    max_depth: int = 64
+    """Nesting of arrays and objects."""
+    max_batch: int = 100
+    """Messages in one array."""
+    max_id: int = 512
+    """Characters of a string id, or decimal digits of a number."""
+
+
+DEFAULT_LIMITS = CodecLimits()
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class EncodeError(ValueError):
+    """A value of ours cannot be written as JSON, such as a lone surrogate."""
+
+
+def too_deep(data: bytes, limit: int) -> bool:
+    """Tell whether brackets nest deeper than `limit`, in linear time and without recursion."""
+    if data.count(b"{") + data.count(b"[") <= limit:
+        return False
+    if b"\\" in data:
+        data = _ESCAPE.sub(b"", data)
+    depth = 0
+    for char in _STRING.sub(b"", data.translate(None, _NOT_STRUCTURE)):
+        if char in b"[{":
+            depth += 1
+            if depth > limit:
+                return True
+        elif char in b"]}":
+            depth -= 1
+    return False
+
+
+def _fault(code: int, reason: str, id_: RequestId | None = None) -> Malformed:
+    data = {"code": ErrorCode.PROTOCOL_INVALID.value}
+    return Malformed(reason, Error(id_, code, reason, data))
+
+
+def decode(data: bytes, limits: CodecLimits = DEFAULT_LIMITS) -> Message:
+    """Read one message or one batch. Never raises for what a peer can send."""
+    if too_deep(data, limits.max_depth):
+        return _fault(INVALID_REQUEST, f"JSON is nested more than {limits.max_depth} levels deep")
+    try:
+        value = _decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _fault(PARSE_ERROR, "Parse error: the body is not valid JSON in UTF-8")
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        if not items:
+            return _fault(INVALID_REQUEST, "Invalid request: an empty batch")
+        if len(items) > limits.max_batch:
+            return _fault(
+                INVALID_REQUEST, f"Invalid request: more than {limits.max_batch} in a batch"
+            )
+        return Batch(tuple(_read(item, limits) for item in items))
+    return _read(value, limits)
+
+
+def _usable_id(value: object, limits: CodecLimits) -> RequestId | None:
+    if type(value) is str and len(value) <= limits.max_id:
+        return value
+    if type(value) is int and abs(value) < 10**limits.max_id:
+        return value
+    return None
+
+
+def _read(value: object, limits: CodecLimits) -> Single:
+    if not isinstance(value, dict):
+        return _fault(INVALID_REQUEST, "Invalid request: a message is a JSON object")
+    message = cast("JSONObject", value)
+    id_ = _usable_id(message.get("id"), limits)
+    if message.get("jsonrpc") != "2.0":
+        return _fault(INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"', id_)
+    if "method" in message:
+        return _read_call(message, id_)
+    return _read_response(message, id_)
+
+
+def _read_call(message: JSONObject, id_: RequestId | None) -> Single:
+    method, params = message["method"], message.get("params")
+    if type(method) is not str:
+        return _fault(INVALID_REQUEST, 'Invalid request: "method" must be a string', id_)
+    if "result" in message or "error" in message:
+        return _fault(INVALID_REQUEST, "Invalid request: both a call and an answer", id_)
+    if params is not None and not isinstance(params, dict) or ("params" in message and params is None):
+        return _fault(INVALID_REQUEST, 'Invalid request: "params" must be an object', id_)
+    arguments = cast("JSONObject | None", params)
+    if id_ is not None:
+        return Request(id_, method, arguments)
+    if "id" in message:
+        return _fault(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
+    return Notification(method, arguments)
+
+
+def _read_response(message: JSONObject, id_: RequestId | None) -> Single:
+    result, error = message.get("result"), message.get("error")
+    if ("result" in message) == ("error" in message):
+        if "result" in message:
+            return Malformed("an answer with both a result and an error", None)
+        return _fault(INVALID_REQUEST, 'Invalid request: no "method"', id_)
+    if isinstance(result, dict):
+        if id_ is None:
+            return Malformed("a result without a usable id", None)
+        return Result(id_, cast("JSONObject", result))
+    if isinstance(error, dict):
+        fields = cast("JSONObject", error)
+        code, text = fields.get("code"), fields.get("message")
+        if type(code) is int and type(text) is str:
+            return Error(id_, code, text, fields.get("data"))
+    return Malformed("an answer whose result or error is not an object of the right shape", None)
+
+
+def encode(message: Message) -> bytes:
+    """Write one message or batch, without any newline.
+
+    Raises:
+        EncodeError: the message holds something JSON cannot carry.
+    """
+    if isinstance(message, Batch):
+        return b"[" + b",".join([encode(item) for item in message.items]) + b"]"
+    try:
+        return _encode(_plain(message))
+    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError) as error:
+        raise EncodeError(f"cannot be written as JSON: {error}") from error
+
+
+def _plain(message: Single) -> dict[str, Any]:
+    match message:
+        case Result():
+            return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+        case Request():
+            plain: dict[str, Any] = {
+                "jsonrpc": "2.0",
+                "id": message.id,
+                "method": message.method,
+            }
+        case Notification():
+            plain = {"jsonrpc": "2.0", "method": message.method}
+        case Error():
+            body: dict[str, Any] = {"code": message.code, "message": message.message}
+            if message.data is not None:
+                body["data"] = message.data
+            if message.id is None:
+                return {"jsonrpc": "2.0", "error": body}
+            return {"jsonrpc": "2.0", "id": message.id, "error": body}
+        case Malformed():
+            raise EncodeError("a malformed message is never sent")
+    if message.params is not None:
+        plain["params"] = message.params
+    return plain
+
+
+def encode_value(value: object) -> bytes:
+    """Write any JSON value.
+
+    Raises:
+        EncodeError: as `encode`.
+    """
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError) as error:
+        raise EncodeError(f"cannot be written as JSON: {error}") from error
+
+
+def raw(value: object) -> msgspec.Raw:
+    """Encode a value once, to be placed into any number of later messages as it is."""
+    return msgspec.Raw(encode_value(value))
+
+
+def decode_value(data: bytes | str) -> object:
+    """Read any JSON value, with the same strictness.
+
+    Raises:
+        ValueError: not JSON.
+    """
+    try:
+        return _decode(data)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def is_finite(value: object) -> bool:
+    """Tell whether a value has no NaN and no infinity, which JSON cannot carry."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(is_finite(item) for item in cast("JSONObject", value).values())
+    if isinstance(value, list | tuple):
+        return all(is_finite(item) for item in cast("list[object]", value))
+    return True

@@ -1,0 +1,1 @@
+"""Running an operation: the five stages, adapters, connections and policies."""

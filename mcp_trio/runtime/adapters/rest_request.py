@@ -1,0 +1,323 @@
+"""From a mapped context to one HTTP request, as bytes that cannot mean anything else.
+
+Every value stays in its place: a path value is one segment, a query value one pair, a
+header value one line. What cannot be written safely is refused with a MappingError.
+Nothing here waits or knows a client.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+from urllib.parse import quote, unquote, urlencode
+
+import attrs
+import msgspec
+
+from mcp_trio.catalog.operation import Operation, OperationError
+from mcp_trio.runtime.adapters.base import INPUT_NAMES
+from mcp_trio.runtime.connections import Connection
+from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping, plain_text
+from mcp_trio.runtime.policies import Settings
+
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_COOKIE_VALUE = re.compile(r"[\x21\x23-\x2B\x2D-\x3A\x3C-\x5B\x5D-\x7E]*")
+_PROTECTED = frozenset(
+    {
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "forwarded",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+    }
+)
+"""Headers that decide about framing, identity or routing; a mapping may set none of them."""
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_CONTENT_TYPE = {
+    "json": "application/json",
+    "form": "application/x-www-form-urlencoded",
+    "text": "text/plain; charset=utf-8",
+}
+_SECTIONS = ("path", "query", "headers", "cookies")
+
+
+@attrs.frozen(kw_only=True)
+class HttpRequest:
+    """A request, ready for any client."""
+
+    method: str
+    target: str
+    """Path and query, percent-encoded, the prefix of the base URL included."""
+    headers: Mapping[str, str]
+    """By name in lower case, without those of the connection."""
+    body: bytes = b""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class RequestTemplate:
+    """A compiled rest target with its input mapping. Immutable."""
+
+    method: str
+    path: str
+    """With the prefix of the base URL, and `{names}`."""
+    content_type: str
+    sections: Mapping[str, Mapper]
+    """Mappings of path, query, headers and cookies."""
+    body: Mapper | None
+    request_bytes: int
+    key_header: str | None
+    """The header that carries an idempotency key, the same for all retries of a call."""
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str | None]]:
+        """What the mappings read of the context."""
+        mappers = [*self.sections.values(), *([self.body] if self.body else [])]
+        return frozenset[tuple[str, str | None]]().union(*(mapper.names for mapper in mappers))
+
+    def fill(self, context: Mapping[str, object]) -> HttpRequest:
+        """Make the request.
+
+        Raises:
+            MappingError: a value is missing, of the wrong type, or cannot be encoded.
+        """
+        made = {
+            name: cast("Mapping[str, object]", mapper(context))
+            for name, mapper in self.sections.items()
+        }
+        target = _fill_path(self.path, made.get("path", {}))
+        query = list(_pairs(made.get("query", {}), "input_mapping.query"))
+        if query:
+            target = f"{target}?{urlencode(query, quote_via=quote)}"
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
+        for name, value in made.get("headers", {}).items():
+            headers[name.lower()] = _header(value, f"input_mapping.headers.{name}")
+        cookies = list(_cookies(made.get("cookies", {})))
+        if cookies:
+            headers["cookie"] = "; ".join(cookies)
+        if self.key_header is not None:
+            headers[self.key_header] = str(uuid.uuid4())
+        body = b"" if self.body is None else self._write(self.body(context))
+        if body and self.content_type in _CONTENT_TYPE:
+            headers["content-type"] = _CONTENT_TYPE[self.content_type]
+        return HttpRequest(method=self.method, target=target, headers=headers, body=body)
+
+    def _write(self, value: object) -> bytes:
+        place = "input_mapping.body"
+        if value is None:
+            return b""
+        match self.content_type:
+            case "json":
+                body = msgspec.json.encode(value)
+            case "form":
+                if not isinstance(value, dict):
+                    raise MappingError("a form needs an object", path=place)
+                body = urlencode(list(_pairs(cast("dict[str, object]", value), place))).encode()
+            case _:
+                body = _scalar(value, place).encode("utf-8", "replace")
+        if len(body) > self.request_bytes:
+            raise MappingError(
+                f"the request body is larger than {self.request_bytes} bytes", path=place
+            )
+        return body
+
+
+def compile_request(
+    operation: Operation, connection: Connection, settings: Settings
+) -> RequestTemplate:
+    """Compile target and input mapping of a rest operation.
+
+    Raises:
+        OperationError, MappingError: they do not fit together, or are not supported.
+    """
+    target = operation.target
+    method, path = cast("str", target["method"]), cast("str", target["path"])
+    content_type = cast(
+        "str", target.get("content_type", "json" if method in _WITH_BODY else "none")
+    )
+    if content_type not in {*_CONTENT_TYPE, "none"}:
+        raise OperationError(f"target.content_type {content_type} is not supported by this version")
+    names = _places(path)
+    mapping = operation.input_mapping or _by_name(operation, names, content_type)
+    foreign = sorted(mapping.keys() - {*_SECTIONS, "body"})
+    if foreign:
+        raise OperationError(
+            "does not belong to a rest operation", place=f"input_mapping.{foreign[0]}"
+        )
+    if "body" in mapping and content_type == "none":
+        raise OperationError("there is a body, but content_type is none", place="target")
+    _check_names(mapping, names, connection)
+    key_header = settings.idempotency_key_header
+    if key_header is not None:
+        _check_header(key_header, connection, "execution_config.idempotency_key_header")
+    return RequestTemplate(
+        method=method,
+        path=connection.path_prefix + path,
+        content_type=content_type,
+        sections={
+            name: compile_mapping(mapping[name], f"input_mapping.{name}", INPUT_NAMES)
+            for name in _SECTIONS
+            if name in mapping
+        },
+        body=compile_mapping(mapping["body"], "input_mapping.body", INPUT_NAMES)
+        if "body" in mapping
+        else None,
+        request_bytes=settings.request_bytes,
+        key_header=key_header.lower() if key_header else None,
+    )
+
+
+def _places(path: str) -> frozenset[str]:
+    rest = _PLACE.sub("x", path)
+    if "{" in rest or "}" in rest:
+        raise OperationError("has a brace that belongs to no {name}", place="target.path")
+    if any(_is_dots(segment) for segment in rest.split("/")):
+        raise OperationError("has a segment '.' or '..'", place="target.path")
+    return frozenset(_PLACE.findall(path))
+
+
+def _by_name(operation: Operation, names: frozenset[str], content_type: str) -> dict[str, object]:
+    """The mapping that an empty one stands for: path names, then body for writes, else query."""
+    properties = operation.input_schema.get("properties")
+    known = list(cast("Mapping[str, object]", properties)) if isinstance(properties, dict) else []
+    section = "query" if content_type == "none" else "body"
+    by_name: dict[str, object] = {
+        "path": {name: f"=args.{_quoted(name)}" for name in names},
+        section: {name: f"=args.{_quoted(name)}" for name in known if name not in names},
+    }
+    return {name: tree for name, tree in by_name.items() if tree or name == "body"}
+
+
+def _quoted(name: str) -> str:
+    return msgspec.json.encode(name).decode()
+
+
+def _check_names(
+    mapping: Mapping[str, object], names: frozenset[str], connection: Connection
+) -> None:
+    mapped = cast("Mapping[str, object]", mapping.get("path", {}))
+    if "expr" in mapped and "expr" not in names:
+        raise OperationError("must be an object of names", place="input_mapping.path")
+    for name in sorted(names - mapped.keys()):
+        raise OperationError(f"{{{name}}} of target.path is not mapped", place="input_mapping.path")
+    for name in sorted(mapped.keys() - names):
+        raise OperationError(f"{name[:80]!r} is not in target.path", place="input_mapping.path")
+    for section in ("query", "headers", "cookies"):
+        if "expr" in cast("Mapping[str, object]", mapping.get(section, {})):
+            # Names from data would escape the checks below.
+            raise OperationError("must be an object of names", place=f"input_mapping.{section}")
+    for name in cast("Mapping[str, object]", mapping.get("headers", {})):
+        _check_header(name, connection, f"input_mapping.headers.{name[:80]}")
+    for name in cast("Mapping[str, object]", mapping.get("cookies", {})):
+        if _HEADER_NAME.fullmatch(name) is None:
+            raise OperationError("is not the name of a cookie", place="input_mapping.cookies")
+
+
+def _check_header(name: str, connection: Connection, place: str) -> None:
+    if _HEADER_NAME.fullmatch(name) is None:
+        raise OperationError("is not the name of a header", place=place)
+    if name.lower() in _PROTECTED or name.lower() in connection.header_names:
+        raise OperationError("this header is not for an operation to set", place=place)
+
+
+def _scalar(value: object, place: str) -> str:
+    try:
+        return plain_text(value)
+    except ValueError as error:
+        raise MappingError(str(error), path=place) from error
+
+
+def _encoded(text: str, place: str, encode: Callable[[str], str]) -> str:
+    if any(ord(c) < 32 or ord(c) == 127 for c in text):
+        raise MappingError("holds a control character", path=place)
+    try:
+        return encode(text)
+    except UnicodeEncodeError as error:
+        raise MappingError("is not valid Unicode", path=place) from error
+
+
+def _fill_path(path: str, values: Mapping[str, object]) -> str:
+    def one(match: re.Match[str]) -> str:
+        place = f"input_mapping.path.{match[1]}"
+        value = values.get(match[1])
+        if value is None:
+            raise MappingError("the value of a path segment is missing", path=place)
+        text = _scalar(value, place)
+        if not text or _is_dots(text):
+            raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
+        return _encoded(text, place, lambda text: quote(text, safe=""))
+
+    filled = _PLACE.sub(one, path)
+    # Several names in one segment may add up to dots although each is harmless.
+    if any(_is_dots(segment) for segment in filled.split("/")):
+        raise MappingError("a path segment becomes '.' or '..'", path="input_mapping.path")
+    return filled
+
+
+def _is_dots(segment: str) -> bool:
+    """Tell whether a segment means "here" or "up" to anybody who decodes it, however often."""
+    for _ in range(8):
+        if segment in {".", ".."}:
+            return True
+        decoded = unquote(segment)
+        if decoded == segment:
+            return False
+        segment = decoded
+    return True
+
+
+def _pairs(values: Mapping[str, object], place: str) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        items = cast("list[object]", value) if isinstance(value, list) else [value]
+        for item in items:
+            if item is None:
+                continue
+            yield name, _encoded_value(item, f"{place}.{name}")
+
+
+def _encoded_value(value: object, place: str) -> str:
+    text = _scalar(value, place)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise MappingError("is not valid Unicode", path=place) from error
+    return text
+
+
+def _header(value: object, place: str) -> str:
+    text = _scalar(value, place)
+    if any(not " " <= c <= "~" for c in text) or text != text.strip():
+        raise MappingError(
+            "a header value must be printable ASCII without spaces at its ends", path=place
+        )
+    return text
+
+
+def _cookies(values: Mapping[str, object]) -> Iterator[str]:
+    for name, value in values.items():
+        text = _scalar(value, f"input_mapping.cookies.{name}")
+        if _COOKIE_VALUE.fullmatch(text) is None:
+            raise MappingError(
+                "a cookie value must not hold spaces, quotes, commas, semicolons or backslashes",
+                path=f"input_mapping.cookies.{name}",
+            )
+        yield f"{name}={text}"

@@ -1,0 +1,232 @@
+"""Which addresses a connection may reach, decided on the resolved address at connect time.
+
+A network backend for httpcore2 that resolves a name itself, judges every address it got,
+and connects to a judged address and not to the name: what was checked is what is used, so
+a DNS answer that changes in between changes nothing. TLS still checks the name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+import attrs
+import httpcore2
+import trio
+
+CLOSE_TIMEOUT = 1.0
+"""Seconds an orderly close of an upstream socket may take; then it is cut."""
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
+"""Gives the addresses of a host, as text, in the order to try them."""
+
+# RFC 6052 and RFC 3056: IPv6 that carries an IPv4 destination.
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+class BlockedAddressError(httpcore2.ConnectError):
+    """The network policy of the connection refuses the address. The text names no address."""
+
+
+@attrs.frozen(kw_only=True)
+class NetworkPolicy:
+    """What a connection may reach beside public addresses."""
+
+    allow_private: bool = False
+    """Private, loopback and carrier-internal addresses. Never link-local ones."""
+
+
+@attrs.frozen(kw_only=True)
+class Guard:
+    """The judgement over addresses, for one configured host."""
+
+    host: str
+    """The host of the base URL. No other may be asked for."""
+    policy: NetworkPolicy = NetworkPolicy()
+
+    def refusal(self, host: str, address: str) -> str | None:
+        """Say why an address of `host` must not be reached; None if it may be."""
+        if host.strip("[]").lower() != self.host.strip("[]").lower():
+            return "another host than the connection's"
+        try:
+            target = _carried(ipaddress.ip_address(address.partition("%")[0]))
+        except ValueError:
+            return "not an address"
+        configured = _literal(self.host)
+        if configured is not None and _carried(configured) == target:
+            # Somebody wrote this very address into the configuration.
+            return "an unspecified address" if target.is_unspecified else None
+        if target.is_unspecified or target.is_multicast:
+            return "an unspecified or multicast address"
+        if target.is_link_local:
+            return "a link-local address, where cloud metadata lives"
+        if target.is_loopback and self.host.lower() == "localhost":
+            # RFC 6761, section 6.3: this name means loopback and nothing else.
+            return None
+        if target.is_global or self.policy.allow_private:
+            return None
+        return "a private or loopback address"
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _carried(address: Address) -> Address:
+    """The IPv4 address inside a mapped, 6to4 or NAT64 one; else the address itself."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Ask the system for the addresses of a host."""
+    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _trio_backend() -> httpcore2.AsyncNetworkBackend:
+    # The library defines a stand-in of the same name for installations without trio.
+    return cast("httpcore2.AsyncNetworkBackend", httpcore2.TrioBackend())
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects where the guard allows, through another backend.
+
+    Args:
+        guard: the judgement.
+        inner: makes the connections; httpcore2's own for Trio if None.
+        resolver: finds addresses.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        inner: httpcore2.AsyncNetworkBackend | None = None,
+        resolver: Resolve = resolve,
+    ) -> None:
+        self._guard = guard
+        self._inner: httpcore2.AsyncNetworkBackend = _trio_backend() if inner is None else inner
+        self._resolve = resolver
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # the signature of the base class
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Resolve, judge, connect. One refused address refuses the whole host.
+
+        Raises:
+            BlockedAddressError: the policy says no; nothing was sent anywhere.
+            httpcore2.ConnectError: unknown host, or nobody answers at any address.
+            httpcore2.ConnectTimeout: all of it took longer than `timeout` seconds.
+        """
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            try:
+                addresses = await self._resolve(host, port)
+            except OSError as error:
+                raise httpcore2.ConnectError("the host name cannot be resolved") from error
+            for address in addresses:
+                refusal = self._guard.refusal(host, address)
+                if refusal is not None:
+                    raise BlockedAddressError(f"the network policy refuses {refusal}")
+            return await self._first_of(addresses, port, local_address, socket_options)
+        raise httpcore2.ConnectTimeout("no connection in time")
+
+    async def _first_of(
+        self,
+        addresses: list[str],
+        port: int,
+        local_address: str | None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None,
+    ) -> httpcore2.AsyncNetworkStream:
+        failure: Exception = httpcore2.ConnectError("the host name has no address")
+        for index, address in enumerate(addresses):
+            left = trio.current_effective_deadline() - trio.current_time()
+            try:
+                stream = await self._inner.connect_tcp(
+                    address,
+                    port,
+                    # A share of what is left, so that one dead address leaves room.
+                    timeout=left / (len(addresses) - index),
+                    local_address=local_address,
+                    socket_options=socket_options,
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+            else:
+                return BoundedStream(stream)
+        raise failure
+
+    async def connect_unix_socket(
+        self,
+        path: str,  # noqa: ARG002  # the signature of the base class
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109  # the signature of the base class
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,  # noqa: ARG002
+    ) -> httpcore2.AsyncNetworkStream:
+        """Refuse."""
+        raise BlockedAddressError("the network policy refuses local sockets")
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        await trio.sleep(seconds)
+
+
+class BoundedStream(httpcore2.AsyncNetworkStream):
+    """A stream whose close takes a bounded time.
+
+    httpcore2 closes under a shield, and an orderly TLS close waits for room in the socket
+    of a peer that may not be reading: without a bound, cancelling would wait with it.
+    """
+
+    def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
+        self._inner = inner
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        """Read."""
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Write."""
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close in order within `CLOSE_TIMEOUT`; past that the socket is cut."""
+        with trio.move_on_after(CLOSE_TIMEOUT):
+            await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  # the signature of the base class
+    ) -> httpcore2.AsyncNetworkStream:
+        """Begin TLS. Whatever ends the handshake early cuts the socket."""
+        try:
+            return BoundedStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        except BaseException:
+            # httpcore2 closes on an Exception only, and a cancelled handshake is none.
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await self._inner.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        """Look up, as the inner stream does."""
+        return self._inner.get_extra_info(info)

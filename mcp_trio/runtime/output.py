@@ -1,0 +1,204 @@
+"""From an upstream's answer to the result of a call: success, mapping, validation, text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import attrs
+import msgspec
+
+from mcp_trio.catalog.operation import Operation, OperationError
+from mcp_trio.json_schema import SchemaError, Validator, Violation
+from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer
+from mcp_trio.runtime.mapping import Mapper, MappingError, check_context, compile_mapping
+from mcp_trio.runtime.policies import RETRYABLE_STATUSES
+from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, clean
+from mcp_trio.wire import ABSENT, CallToolResult, ContentBlock, JSONObject, TextContent
+
+NO_CONTENT = "Done; there is no content."
+"""The text of a good answer without a body."""
+_MESSAGE_KEYS = ("message", "detail", "title", "error_description", "error", "reason")
+"""Where upstreams put their message, when the operation does not say; RFC 9457 and habit."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Output:
+    """The compiled output side of an operation. Immutable."""
+
+    success_when: Mapper | None
+    result: Mapper | None
+    """None: the whole body."""
+    text: Mapper | None
+    """None: JSON, or nothing if `silent`."""
+    silent: bool
+    errors: Mapping[str, Mapper]
+    validator: Validator | None
+    validation: str
+    """`strict`, `warn` or `off`."""
+
+    def deliver(
+        self, answer: Answer, arguments: JSONObject, mask: Callable[[str], str]
+    ) -> CallToolResult:
+        """Make the result.
+
+        With an output schema, whatever the mapping gives becomes structured content.
+        Without one only an object does: nobody told the client to expect another shape.
+
+        Raises:
+            StageError: the upstream failed, or the result breaks the output schema.
+            MappingError: the output mapping cannot be applied to this answer.
+        """
+        context: JSONObject = {
+            "status": answer.status,
+            "headers": dict(answer.headers),
+            "body": answer.body,
+            "args": arguments,
+        }
+        check_context(context, "output_mapping")
+        if not self._succeeded(answer, context):
+            raise self._external(answer, context, mask)
+        result: object = answer.body if self.result is None else self.result(context)
+        violations = self._violations(result)
+        structured = self.validator is not None or _is_object(result)
+        warning: JSONObject = {"violations": [v.as_json() for v in violations]}
+        return CallToolResult(
+            content=self._content(result, context),
+            structured_content=result if structured else ABSENT,
+            meta={WARNING_KEY: warning} if violations else None,
+        )
+
+    def _succeeded(self, answer: Answer, context: JSONObject) -> bool:
+        if self.success_when is None:
+            return answer.ok
+        verdict = self.success_when(context)
+        if not isinstance(verdict, bool):
+            raise MappingError("must give true or false", path=self.success_when.path)
+        return verdict
+
+    def _violations(self, result: object) -> list[Violation]:
+        if self.validator is None or self.validation == "off":
+            return []
+        violations = self.validator.violations(result)
+        if violations and self.validation == "strict":
+            first = violations[0]
+            raise StageError(
+                Stage.SCHEMA_VALIDATION,
+                "the result does not fit the output schema: "
+                f"{first.pointer or '/'} {first.message}",
+                sub="output",
+                violations=violations,
+            )
+        return violations
+
+    def _content(self, result: object, context: JSONObject) -> list[ContentBlock]:
+        if self.silent:
+            return []
+        if self.text is not None:
+            said = self.text(context)
+            if said is None:
+                return []
+            if not isinstance(said, str):
+                raise MappingError("must give a string", path=self.text.path)
+            return [TextContent(text=said)]
+        if result is None and self.validator is None:
+            return [TextContent(text=NO_CONTENT)]
+        if isinstance(result, str) and self.validator is None:
+            return [TextContent(text=result)]
+        return [TextContent(text=msgspec.json.encode(result).decode())]
+
+    def _external(
+        self, answer: Answer, context: JSONObject, mask: Callable[[str], str]
+    ) -> StageError:
+        status = answer.status
+        told = self._told("message", context)
+        text = told if isinstance(told, str) else _message(answer.body)
+        # Before cleaning, because cutting could leave half a secret; after, because
+        # cleaning decodes character references.
+        text = mask(clean(mask(text)))
+        code = self._told("code", context)
+        retryable = self._told("retryable", context)
+        what = "the upstream reported a failure" if answer.ok else f"the upstream answered {status}"
+        if not isinstance(retryable, bool):
+            retryable = status in RETRYABLE_STATUSES
+        return StageError(
+            Stage.EXTERNAL_SERVICE,
+            f"{what}: {text}" if text else what,
+            sub="reported" if answer.ok else "status",
+            code=mask(clean(code))
+            if isinstance(code, str)
+            else code
+            if type(code) is int
+            else status,
+            retryable=retryable,
+            retry_after=answer.retry_after,
+            upstream_status=status,
+            step="operator" if status in {401, 403} else None,
+        )
+
+    def _told(self, part: str, context: JSONObject) -> object:
+        mapper = self.errors.get(part)
+        if mapper is None:
+            return None
+        try:
+            return mapper(context)
+        except MappingError:
+            # The failure of the upstream must not hide behind one of its description.
+            return None
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _message(body: object) -> str:
+    for _ in range(2):
+        if isinstance(body, str):
+            return body
+        if not isinstance(body, dict):
+            return ""
+        held = cast("JSONObject", body)
+        body = next((held[key] for key in _MESSAGE_KEYS if held.get(key)), None)
+    return body if isinstance(body, str) else ""
+
+
+def compile_output(operation: Operation, validation: str) -> Output:
+    """Compile the output side.
+
+    Raises:
+        OperationError, MappingError: it cannot work, or asks for what does not exist yet.
+    """
+    mapping = operation.output_mapping
+    if mapping.get("content"):
+        raise OperationError("output_mapping.content is not supported by this version")
+    said = mapping.get("text", "json")
+    if isinstance(said, str) and not said.startswith("=") and "{" in said:
+        raise OperationError(
+            "templates are not supported by this version; use an expression",
+            place="output_mapping.text",
+        )
+    try:
+        validator = Validator(operation.output_schema) if operation.output_schema else None
+    except SchemaError as error:
+        raise OperationError(str(error), place="output_schema") from error
+
+    def mapper(part: str) -> Mapper | None:
+        tree = mapping.get(part)
+        return None if tree is None else _compile(tree, f"output_mapping.{part}")
+
+    errors = cast("JSONObject", mapping.get("error") or {})
+    return Output(
+        success_when=mapper("success_when"),
+        result=mapper("result"),
+        text=None if said in ("json", "none") else mapper("text"),
+        silent=said == "none",
+        errors={
+            part: _compile(tree, f"output_mapping.error.{part}") for part, tree in errors.items()
+        },
+        validator=validator,
+        validation=validation,
+    )
+
+
+def _compile(tree: object, path: str) -> Mapper:
+    return compile_mapping(tree, path, OUTPUT_NAMES)

@@ -1,0 +1,176 @@
+"""One call of one operation: validate, map, send, map back, validate again.
+
+The stages stand here in order; each one's work is done elsewhere. A failure of any stage
+is a result and not an exception, and a cancellation is neither: it passes through.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import uuid
+
+import attrs
+import trio
+
+from mcp_trio.catalog.operation import Operation
+from mcp_trio.errors import MCPError, UnauthorizedError
+from mcp_trio.json_schema import Validator
+from mcp_trio.runtime.adapters.base import Answer, Plan, Send
+from mcp_trio.runtime.connections import Connection
+from mcp_trio.runtime.mapping import MappingError, check_context
+from mcp_trio.runtime.output import Output
+from mcp_trio.runtime.policies import Gatekeeper, Retry, Settings
+from mcp_trio.runtime.retries import send_with_retries
+from mcp_trio.runtime.stages import Stage, StageError, Whose, failed
+from mcp_trio.session.context import Context, Principal
+from mcp_trio.wire import CallToolResult, JSONObject, Tool
+
+_log = logging.getLogger("mcp_trio.runtime")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledOperation:
+    """An operation that can be called. Implements `ToolEntry`; immutable."""
+
+    operation: Operation
+    definition: Tool
+    """The tool as it is listed."""
+    connection: Connection | None
+    settings: Settings
+    plan: Plan
+    validator: Validator
+    """Of the arguments."""
+    output: Output
+    gatekeeper: Gatekeeper
+
+    async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
+        """Run the five stages.
+
+        Cancelling closes the upstream's socket and raises `trio.Cancelled`. The deadline
+        of the operation is set under that of the caller's scope.
+
+        Raises:
+            UnauthorizedError: the caller lacks a scope the operation requires.
+        """
+        try:
+            return await self._stages(context, arguments)
+        except StageError as error:
+            return self._failed(error, context)
+        except MappingError as error:
+            return self._failed(_mapping_error(error), context)
+        except MCPError:
+            raise
+        except trio.ClosedResourceError:
+            return self._failed(_shutting_down(), context)
+        except Exception as error:  # noqa: BLE001  # the one boundary of a call
+            # What is left is a bug of ours, told by reference.
+            reference = uuid.uuid4().hex[:12]
+            _log.exception(
+                "operation %s failed inside, reference %s", self.operation.operation_id, reference
+            )
+            return self._failed(_bug(error, reference), context)
+
+    async def _stages(self, context: Context, arguments: JSONObject) -> CallToolResult:
+        self._authorize(context.principal)
+        self._validate(arguments)
+        inputs = self._inputs(context, arguments)
+        check_context(inputs, "input_mapping")
+        answer = await self._send(self.plan.prepare(inputs))
+        return self.output.deliver(answer, arguments, self._mask)
+
+    def _authorize(self, principal: Principal | None) -> None:
+        held = frozenset[str]() if principal is None else principal.scopes
+        missing = [scope for scope in self.settings.required_scopes if scope not in held]
+        if missing:
+            raise UnauthorizedError(
+                f"the tool {self.operation.name} needs more scopes",
+                data={"requiredScopes": list(self.settings.required_scopes)},
+            )
+
+    def _validate(self, arguments: JSONObject) -> None:
+        violations = self.validator.violations(arguments)
+        if violations:
+            places = "; ".join(f"{v.pointer or '/'} {v.message}" for v in violations[:5])
+            raise StageError(
+                Stage.SCHEMA_VALIDATION,
+                f"the arguments do not fit the input schema: {places}",
+                sub="input",
+                violations=violations,
+            )
+
+    def _inputs(self, context: Context, arguments: JSONObject) -> JSONObject:
+        principal = context.principal
+        who: JSONObject | None = None
+        if principal is not None:
+            who = {
+                **principal.claims,
+                "sub": principal.subject,
+                "scopes": sorted(principal.scopes),
+            }
+        return {
+            "args": arguments,
+            "principal": who,
+            "request": {
+                "id": context.request_id,
+                "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
+            },
+            "vars": {} if self.connection is None else dict(self.connection.vars),
+        }
+
+    async def _send(self, send: Send) -> Answer:
+        settings = self.settings
+        upstream = "" if self.connection is None else self.connection.name
+        idempotent = self.plan.idempotent if settings.idempotent is None else settings.idempotent
+        # What may not be sent twice has one attempt, whatever the operation asks for.
+        retry = settings.retry if idempotent else attrs.evolve(settings.retry, max_attempts=1)
+        with trio.move_on_after(settings.timeouts.total):
+            return await self._admitted(send, upstream, retry)
+        raise StageError(
+            Stage.ADAPTER_EXECUTION,
+            f"the upstream did not answer within {settings.timeouts.total:g} seconds",
+            sub="timeout",
+            code="total",
+            retryable=idempotent,
+        )
+
+    async def _admitted(self, send: Send, upstream: str, retry: Retry) -> Answer:
+        gate = self.gatekeeper
+        place = gate.place(upstream, self.operation.operation_id, self.settings.concurrency)
+        async with place:
+            return await send_with_retries(send, retry, gate.budget(upstream), gate.chance())
+
+    def _mask(self, text: str) -> str:
+        return text if self.connection is None else self.connection.mask(text)
+
+    def _failed(self, error: StageError, context: Context) -> CallToolResult:
+        return failed(
+            error,
+            Whose(
+                operation_id=self.operation.operation_id,
+                revision=self.operation.revision,
+                request_id=context.request_id,
+            ),
+        )
+
+
+def _mapping_error(error: MappingError) -> StageError:
+    return StageError(Stage.MAPPING, str(error), sub="mapping")
+
+
+def _shutting_down() -> StageError:
+    return StageError(
+        Stage.INTERNAL_RUNTIME,
+        "the connections to the upstream are closed",
+        sub="shutdown",
+        retryable=True,
+    )
+
+
+def _bug(error: Exception, reference: str) -> StageError:
+    return StageError(
+        Stage.INTERNAL_RUNTIME,
+        f"the server failed inside; the reference is {reference}",
+        sub="bug",
+        code=type(error).__name__,
+    )

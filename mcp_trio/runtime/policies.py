@@ -1,0 +1,210 @@
+"""How long, how often, how many at once: deadlines, retries and limits of calls.
+
+`Settings` is what an operation and its connection agree on. Time is Trio's: whatever
+deadline the caller's scope has lies over everything here without being passed along.
+A circuit breaker, a cache and rates do not exist yet, and an operation that asks for one
+is refused when it is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import cast
+
+import attrs
+import trio
+
+from mcp_trio.catalog.operation import Operation, OperationError
+from mcp_trio.runtime.connections import Connection, Timeouts
+from mcp_trio.wire import JSONObject
+
+RETRYABLE_STATUSES = frozenset({408, 429, 502, 503, 504})
+"""Answers that say: the same request may succeed later."""
+_DEFAULT_REASONS: frozenset[int | str] = frozenset({*RETRYABLE_STATUSES, "connect", "timeout"})
+
+
+@attrs.frozen(kw_only=True)
+class Retry:
+    """When to send again."""
+
+    max_attempts: int = 1
+    """Requests in all, the first one included."""
+    on: frozenset[int | str] = _DEFAULT_REASONS
+    """Statuses, and `connect` or `timeout`."""
+    backoff: float = 0.2
+    """Seconds before the first retry; doubled each time."""
+    max_backoff: float = 5.0
+    """Seconds; an upstream that asks to wait longer is not asked again by this call."""
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The execution settings of one operation, defaults filled in."""
+
+    timeouts: Timeouts
+    retry: Retry
+    idempotent: bool | None
+    """As declared; None leaves it to the protocol."""
+    idempotency_key_header: str | None
+    concurrency: int | None
+    request_bytes: int
+    response_bytes: int
+    output_validation: str
+    """`strict`, `warn` or `off`."""
+    authenticate: bool
+    """Whether the connection's credentials are sent."""
+    required_scopes: tuple[str, ...]
+
+
+def settings_of(operation: Operation, connection: Connection | None) -> Settings:
+    """Read `execution_config` over the defaults of the connection.
+
+    Raises:
+        OperationError: it asks for something that this version does not have.
+    """
+    config = operation.execution_config
+    _refuse_unsupported(config)
+    limits = cast("Mapping[str, int]", config.get("limits") or {})
+    base = connection or Connection(name="none", base_url="http://none.invalid")
+    return Settings(
+        timeouts=_timeouts(
+            cast("Mapping[str, int]", config.get("timeout_ms") or {}), base.timeouts
+        ),
+        retry=_retry(cast("JSONObject", config.get("retry") or {})),
+        idempotent=cast("bool | None", config.get("idempotent")),
+        idempotency_key_header=cast("str | None", config.get("idempotency_key_header")),
+        concurrency=cast("int | None", config.get("concurrency")) or base.concurrency,
+        request_bytes=limits.get("request_bytes", base.request_bytes),
+        response_bytes=limits.get("response_bytes", base.response_bytes),
+        output_validation=cast("str", config.get("output_validation", "strict")),
+        authenticate=config.get("auth", "connection") == "connection",
+        required_scopes=tuple(cast("list[str]", config.get("required_scopes") or [])),
+    )
+
+
+# Values that ask for nothing are harmless; all others would be a silent lie.
+_UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
+    "circuit": (),
+    "cache": (),
+    "rate_per_minute": (),
+    "task": ("never",),
+    "stream_progress": (False,),
+    "auth": ("connection", "none"),
+}
+_UNSUPPORTED_LIMITS: Mapping[str, tuple[object, ...]] = {"items": (), "on_exceed": ("error",)}
+
+
+def _refuse_unsupported(config: JSONObject) -> None:
+    limits = cast("JSONObject", config.get("limits") or {})
+    for place, held, table in (
+        ("execution_config", config, _UNSUPPORTED),
+        ("execution_config.limits", limits, _UNSUPPORTED_LIMITS),
+    ):
+        for key, harmless in table.items():
+            if key in held and held[key] not in harmless:
+                value = f" {held[key]}" if isinstance(held[key], str) else ""
+                raise OperationError(f"{place}.{key}{value} is not supported by this version")
+
+
+def _timeouts(milliseconds: Mapping[str, int], base: Timeouts) -> Timeouts:
+    return attrs.evolve(base, **{key: value / 1000 for key, value in milliseconds.items()})
+
+
+def _retry(config: JSONObject) -> Retry:
+    made = Retry()
+    if "max_attempts" in config:
+        made = attrs.evolve(made, max_attempts=cast("int", config["max_attempts"]))
+    if "on" in config:
+        made = attrs.evolve(made, on=frozenset(cast("list[int | str]", config["on"])))
+    if "backoff_ms" in config:
+        made = attrs.evolve(made, backoff=cast("int", config["backoff_ms"]) / 1000)
+    if "max_backoff_ms" in config:
+        made = attrs.evolve(made, max_backoff=cast("int", config["max_backoff_ms"]) / 1000)
+    return made
+
+
+class RetryBudget:
+    """Keeps retries a small part of the calls to one upstream, so that they cannot feed a flood.
+
+    Starts full; every call adds a tenth of a retry, every retry takes one.
+    """
+
+    MOST = 10.0
+
+    def __init__(self) -> None:
+        self._left = self.MOST
+
+    def note_call(self) -> None:
+        """Count a first attempt."""
+        self._left = min(self.MOST, self._left + 0.1)
+
+    def take(self) -> bool:
+        """Take one retry, if there is one left."""
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+class Gatekeeper:
+    """The state of policies that outlives a snapshot: budgets and limiters, by name.
+
+    Belongs to the loop's thread. What nobody uses at the moment takes no memory, except
+    one budget for each connection.
+    """
+
+    def __init__(self, chance: Callable[[], float]) -> None:
+        self.chance = chance
+        """Gives numbers from 0 to 1 for the jitter of retries."""
+        self._budgets: dict[str, RetryBudget] = {}
+        self._limiters: dict[tuple[str, str], trio.CapacityLimiter] = {}
+
+    def budget(self, connection: str) -> RetryBudget:
+        """The retry budget of a connection."""
+        return self._budgets.setdefault(connection, RetryBudget())
+
+    @property
+    def limited(self) -> int:
+        """How many limiters are in use."""
+        return len(self._limiters)
+
+    @asynccontextmanager
+    async def place(
+        self, connection: str, operation_id: str, concurrency: int | None
+    ) -> AsyncGenerator[None]:
+        """Hold one of `concurrency` places; wait for one as long as the scope allows.
+
+        A new version of an operation shares the places with calls of the old one.
+        """
+        if concurrency is None:
+            yield
+            return
+        key = (connection, operation_id)
+        limiter = self._limiters.setdefault(key, trio.CapacityLimiter(concurrency))
+        if limiter.total_tokens != concurrency:
+            limiter.total_tokens = concurrency
+        try:
+            # One task may hold several places, through nested calls.
+            holder = object()
+            await limiter.acquire_on_behalf_of(holder)
+            try:
+                yield
+            finally:
+                limiter.release_on_behalf_of(holder)
+        finally:
+            held = limiter.statistics()
+            if held.borrowed_tokens == 0 and held.tasks_waiting == 0:
+                self._limiters.pop(key, None)
+
+
+def pause_before(
+    retry: Retry, attempt: int, retry_after: float | None, chance: float
+) -> float | None:
+    """Seconds to wait after failed attempt number `attempt`, from 1; None to give up."""
+    if attempt >= retry.max_attempts:
+        return None
+    if retry_after is not None and retry_after > retry.max_backoff:
+        return None
+    backoff = min(retry.backoff * 2.0 ** (attempt - 1), retry.max_backoff)
+    return max(backoff * (0.5 + 0.5 * chance), retry_after or 0.0)

@@ -1,0 +1,1 @@
+"""`MCPServer`: what is offered, how functions become tools, who else may provide them."""

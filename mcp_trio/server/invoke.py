@@ -1,0 +1,176 @@
+"""Calling a function as a tool: arguments in, content and structured content out."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import attrs
+import msgspec
+import trio
+
+from mcp_trio.errors import MCPError, ToolError
+from mcp_trio.jsonrpc import codec
+from mcp_trio.json_schema import Validator, Violation
+from mcp_trio.server.signature import CONTENT, Signature
+from mcp_trio.session.context import Context
+from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.wire import CallToolResult, ContentBlock, JSONObject, TextContent, Tool
+
+logger = logging.getLogger("mcp_trio.server")
+
+
+@attrs.define
+class Threads:
+    """The worker threads of synchronous tools: their limit, and who was left behind.
+
+    A cancelled call does not wait for its thread. The thread goes on until it asks
+    `trio.from_thread.check_cancelled()` or ends; until then it counts as abandoned and
+    keeps its place under the limit.
+    """
+
+    limiter: trio.CapacityLimiter
+    running: int = 0
+    """Threads inside a tool now, abandoned ones included."""
+    abandoned: int = 0
+    """Threads whose call was cancelled and that have not ended yet."""
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+    async def run(self, function: Callable[[], object], name: str) -> object:
+        """Run a function in a thread. Cancelled, the call ends at once and leaves the thread."""
+        inside = _Inside()
+
+        def body() -> object:
+            with self._lock:
+                inside.entered = True
+                self.running += 1
+            try:
+                return function()
+            finally:
+                with self._lock:
+                    inside.left = True
+                    self.running -= 1
+                    self.abandoned -= inside.abandoned
+
+        try:
+            return await trio.to_thread.run_sync(
+                body, abandon_on_cancel=True, limiter=self.limiter
+            )
+        except trio.Cancelled:
+            with self._lock:
+                inside.abandoned = inside.entered and not inside.left
+                self.abandoned += inside.abandoned
+            if inside.abandoned:
+                logger.warning("the thread of tool %s was abandoned by a cancelled call", name)
+            raise
+
+
+@attrs.define
+class _Inside:
+    """How far one thread has come; guarded by the lock of `Threads`."""
+
+    entered: bool = False
+    left: bool = False
+    abandoned: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class FunctionTool:
+    """A function as a `ToolEntry`."""
+
+    definition: Tool
+    function: Callable[..., object]
+    signature: Signature
+    validator: Validator
+    output_validator: Validator | None
+    threads: Threads
+
+    async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
+        """Validate, run, and dress the result.
+
+        Wrong arguments, `ToolError` and unexpected exceptions are results with
+        `is_error`; an `MCPError` of the function goes on as a JSON-RPC error.
+        """
+        if not self.validator.is_valid(arguments):
+            return argument_fault(self.validator.violations(arguments))
+        try:
+            keywords = self.signature.bind(arguments)
+        except msgspec.ValidationError as error:
+            return error_result(f"Invalid arguments: {error}")
+        if self.signature.context_parameter is not None:
+            keywords[self.signature.context_parameter] = context
+        try:
+            return self._dress(await self._run(keywords))
+        except ToolError as error:
+            return error_result(str(error))
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary: a tool may raise anything
+            return self._failure(sole_cause(error))
+
+    async def _run(self, keywords: dict[str, object]) -> object:
+        if self.signature.is_async:
+            return await cast("Callable[..., Awaitable[object]]", self.function)(**keywords)
+        bound = functools.partial(self.function, **keywords)
+        return await self.threads.run(bound, self.definition.name)
+
+    def _failure(self, error: BaseException) -> CallToolResult:
+        if isinstance(error, ToolError):
+            return error_result(str(error))
+        if isinstance(error, MCPError):
+            raise error
+        return error_result(handler_failed(f"tool {self.definition.name}", error).message)
+
+    def _dress(self, value: object) -> CallToolResult:
+        if isinstance(value, CallToolResult):
+            return value
+        content = _as_content(value)
+        if content is not None:
+            return CallToolResult(content=content)
+        plain = msgspec.to_builtins(value)
+        if not codec.is_finite(plain):
+            raise ToolError("The result holds NaN or an infinity, which JSON cannot carry")
+        text = plain if isinstance(plain, str) else codec.encode_value(plain).decode()
+        result = CallToolResult(content=[TextContent(text=text)])
+        if self.output_validator is None:
+            return result
+        structured = {"result": plain} if self.signature.wraps_output else plain
+        if not self.output_validator.is_valid(structured):
+            faults = self.output_validator.violations(structured)
+            raise TypeError(f"the result does not fit its annotation: {_join(faults)}")
+        return attrs.evolve(result, structured_content=structured)
+
+
+def _as_content(value: object) -> list[ContentBlock] | None:
+    """The value as content blocks, if that is what it is. None means no content."""
+    if value is None:
+        return []
+    if isinstance(value, CONTENT):
+        return [value]
+    if isinstance(value, list) and value:
+        items = cast("list[object]", value)
+        if any(isinstance(item, CONTENT) for item in items):
+            return [
+                item if isinstance(item, CONTENT) else TextContent(text=str(item)) for item in items
+            ]
+    return None
+
+
+def error_result(text: str) -> CallToolResult:
+    """A result that tells the model what went wrong."""
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def _join(violations: list[Violation]) -> str:
+    return "; ".join(f"{fault.pointer or 'the whole'} {fault.message}" for fault in violations)
+
+
+def argument_fault(violations: list[Violation]) -> CallToolResult:
+    """The result for arguments that break the input schema: each place and rule is named."""
+    lines = [
+        f"- {fault.pointer or '(root)'}: {fault.message} [{fault.rule}]" for fault in violations
+    ]
+    return error_result("\n".join(["Invalid arguments:", *lines]))

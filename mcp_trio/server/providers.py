@@ -1,0 +1,81 @@
+"""The contract between a server and whoever gives it tools: code, a catalog, or a user's own.
+
+A provider owns its tools and swaps them as one immutable `ToolSet`; the server merges
+the sets of all providers into one listing. Nothing here knows where tools come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
+
+from mcp_trio.session.context import Context
+from mcp_trio.wire import CallToolResult, JSONObject, Tool
+
+
+class ToolEntry(Protocol):
+    """One callable tool. Immutable: a changed tool is a new entry."""
+
+    @property
+    def definition(self) -> Tool:
+        """The tool as it is listed, in the newest revision's terms."""
+        ...
+
+    async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
+        """Run the tool.
+
+        The entry validates the arguments itself. It runs inside the request's cancel
+        scope, so a deadline, a disconnect and `notifications/cancelled` all arrive as
+        `trio.Cancelled`.
+
+        Raises:
+            ToolError: the text is for the model.
+            MCPError: becomes a JSON-RPC error.
+        """
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class ToolSet:
+    """All tools of one provider at one moment."""
+
+    revision: str
+    """Changes exactly when what is listed changes."""
+    entries: Mapping[str, ToolEntry]
+    """By name, in listing order."""
+
+
+class ProviderHost(Protocol):
+    """What a provider may ask of the server that took it in."""
+
+    def owns(self, name: str) -> bool:
+        """Tell whether the name is taken by somebody else than this provider."""
+        ...
+
+    def changed(self) -> None:
+        """Say that `tools` is a new set. Synchronous: one call, one `list_changed`."""
+        ...
+
+
+class ToolProvider(Protocol):
+    """Somebody who gives tools to a server."""
+
+    @property
+    def tools(self) -> ToolSet:
+        """The current set. Never waits; a call keeps the entry it took from here."""
+        ...
+
+    @property
+    def ttl(self) -> float:
+        """For how many seconds the current set can be taken as fresh, 0 if unknown."""
+        ...
+
+    def bind(self, host: ProviderHost) -> None:
+        """Take the host. Called once, before the first use of `tools`."""
+        ...
+
+    async def freshen(self) -> None:
+        """Ask for a refresh if the set is older than it should be; waits a bounded time only."""
+        ...

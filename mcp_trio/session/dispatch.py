@@ -1,0 +1,144 @@
+"""The one dispatch: an admitted request, its handler, and the message that answers it.
+
+Used by sessions on a line and by single HTTP exchanges alike. The boundary where any
+exception of a handler becomes an answer stands here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeAlias
+
+import trio
+
+from mcp_trio.eras.admission import Admitted, ServerFacts, error_message
+from mcp_trio.errors import HandlerFailedError, MCPError, RequestTimeoutError
+from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import Error, Result
+from mcp_trio.session.context import Context, Exchange, Principal
+from mcp_trio.session.notices import NoticeHub
+
+logger = logging.getLogger("mcp_trio.session")
+
+Handler: TypeAlias = Callable[[Context, object], Awaitable[object]]
+"""Takes the context and the typed parameters, gives an object of the result class."""
+
+
+class Service(Protocol):
+    """What a server is to the layers that carry messages to it."""
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What the server says about itself now."""
+        ...
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """By method. The era's own methods need no entry."""
+        ...
+
+    @property
+    def notices(self) -> NoticeHub:
+        """Where changes of this server are told."""
+        ...
+
+    @property
+    def request_timeout(self) -> float:
+        """Seconds a request may take on this server; infinity for no limit."""
+        ...
+
+
+UNTIMED = frozenset({"subscriptions/listen"})
+"""Requests that are meant to stay open."""
+
+
+def deadline_for(service: Service, admitted: Admitted) -> float:
+    """When the request has to be over, on Trio's clock."""
+    if admitted.method.name in UNTIMED:
+        return float("inf")
+    return trio.current_time() + service.request_timeout
+
+
+def make_context(
+    service: Service,
+    admitted: Admitted,
+    exchange: Exchange,
+    scope: trio.CancelScope,
+    *,
+    principal: Principal | None = None,
+) -> Context:
+    """The handler's view of an admitted request."""
+    return Context(
+        request_id=admitted.request.id,
+        method=admitted.method.name,
+        revision=admitted.era.revision,
+        exchange=exchange,
+        scope=scope,
+        meta=admitted.meta,
+        client_info=admitted.client_info,
+        capabilities=admitted.client_capabilities,
+        principal=principal,
+        server=service,
+        progress_token=admitted.progress_token,
+        log_level=admitted.log_level,
+    )
+
+
+async def dispatch(service: Service, admitted: Admitted, context: Context) -> Result | Error:
+    """Run the handler and answer for it. Only `trio.Cancelled` gets out."""
+    method, request = admitted.method, admitted.request
+    try:
+        result = admitted.era.own(method.name, service.facts)
+        if result is None:
+            result = await service.handlers[method.name](context, admitted.params)
+        return Result(request.id, admitted.era.seal(method, result, service.facts))
+    except MCPError as error:
+        return error_message(request.id, error)
+    except Exception as error:  # noqa: BLE001 - the boundary: a handler may raise anything
+        known = sole_cause(error)
+        if isinstance(known, MCPError):
+            return error_message(request.id, known)
+        return error_message(request.id, handler_failed(method.name, known))
+    except BaseExceptionGroup as group:
+        # Failures beside a cancellation: the failures are answered for, and the cancellation
+        # comes again at the next checkpoint. KeyboardInterrupt and its like go on.
+        _, rest = group.split(trio.Cancelled)
+        if not isinstance(rest, ExceptionGroup):
+            raise
+        return error_message(request.id, handler_failed(method.name, rest))
+
+
+def sole_cause(error: BaseException) -> BaseException:
+    """Unwrap groups of one: a single failure is itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def handler_failed(what: str, error: BaseException) -> HandlerFailedError:
+    """Log a failure under a reference id, and make the error that carries only the id."""
+    reference = secrets.token_hex(6)
+    logger.error("%s failed, reference %s", what, reference, exc_info=error)
+    failed = HandlerFailedError(
+        f"Internal error, reference {reference}", data={"reference": reference}
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def timed_out(admitted: Admitted) -> Error:
+    """The answer to a request whose time is over."""
+    return error_message(
+        admitted.request.id,
+        RequestTimeoutError(f"{admitted.method.name} took longer than the server allows"),
+    )
+
+
+def encode_reply(reply: Result | Error) -> bytes:
+    """Encode an answer; one that JSON cannot carry becomes an internal error."""
+    try:
+        return codec.encode(reply)
+    except codec.EncodeError as error:
+        return codec.encode(error_message(reply.id, handler_failed("encoding the result", error)))

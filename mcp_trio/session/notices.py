@@ -1,0 +1,96 @@
+"""One change, told to everybody who listens (X4).
+
+The hub calls listeners synchronously and never waits; each listener keeps its own
+coalescing `Mailbox`, so a slow peer delays nobody and costs a bounded amount.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import trio
+
+from mcp_trio.engine.subscriptions import Mailbox, Notice, honoured
+from mcp_trio.session.context import Context
+from mcp_trio.wire.basic import EmptyResult, JSONObject
+from mcp_trio.wire.converter import to_wire
+from mcp_trio.wire.meta import SUBSCRIPTION_ID
+from mcp_trio.wire.notices import AcknowledgedParams, ListenParams
+
+Listener: TypeAlias = Callable[[Notice | None], None]
+"""Called with each change; with None when the server is going down."""
+
+
+KEEP_ALIVE = 15.0
+"""Seconds between signs of life on a quiet listen stream."""
+
+
+class NoticeHub:
+    """Everybody who wants to hear of changes, on every transport and in both eras."""
+
+    def __init__(self) -> None:
+        self._listeners: set[Listener] = set()
+        self.draining = False
+        """True once the server is going down: listen streams end with their result."""
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    @contextlib.contextmanager
+    def listening(self, listener: Listener) -> Iterator[None]:
+        """Have a function called for each change while the block runs."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
+
+    def tell(self, notice: Notice) -> None:
+        """Tell everybody. Never waits."""
+        for listener in tuple(self._listeners):
+            listener(notice)
+
+    def drain(self) -> None:
+        """Say that the server is going down. Idempotent."""
+        if not self.draining:
+            self.draining = True
+            for listener in tuple(self._listeners):
+                listener(None)
+
+    async def listen(self, context: Context, params: object) -> EmptyResult:
+        """Serve `subscriptions/listen` until the client ends it or the server drains (U1 to U7).
+
+        A filter of which nothing is honoured ends at once: there would be nothing to send.
+        """
+        if not isinstance(params, ListenParams):
+            raise TypeError("subscriptions/listen takes ListenParams")
+        mine: JSONObject = {SUBSCRIPTION_ID: context.request_id}
+        served = honoured(params.notifications, tools=True)
+        mailbox = Mailbox(served)
+        wake = trio.Event()
+
+        def deliver(notice: Notice | None) -> None:
+            if notice is None or mailbox.put(notice):
+                wake.set()
+
+        with self.listening(deliver):
+            acknowledged = AcknowledgedParams(notifications=served, meta=mine)
+            await context.exchange.notify(
+                "notifications/subscriptions/acknowledged",
+                to_wire(acknowledged, context.revision),
+            )
+            while served.tools_list_changed and not self.draining:
+                notice = mailbox.take()
+                if notice is None:
+                    wake = trio.Event()
+                    with trio.move_on_after(KEEP_ALIVE) as quiet:
+                        await wake.wait()
+                    if quiet.cancelled_caught:
+                        await context.exchange.keep_alive()
+                else:
+                    await context.exchange.notify(
+                        notice.method, {**notice.params(), "_meta": mine}
+                    )
+        return EmptyResult(meta=mine)

@@ -1,0 +1,116 @@
+"""The bound on cleanup: a cancelled request that shields itself for too long.
+
+Structured concurrency waits for shielded cleanup, for ever if need be. The reaper
+gives it `timeout` seconds and then takes the shields away, so that the cancellation
+which has been waiting outside arrives. Decision 0003 says why this needs a look into
+Trio's scopes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Protocol
+
+import trio
+import trio.lowlevel
+
+logger = logging.getLogger("mcp_trio.session")
+
+
+class Reapable(Protocol):
+    """A running request, as far as the reaper cares."""
+
+    @property
+    def task(self) -> trio.lowlevel.Task:
+        """The task that runs the request."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What to call it in the log."""
+        ...
+
+
+def unshield(task: trio.lowlevel.Task) -> int:
+    """Take away every shield inside a task and its children; say how many there were."""
+    lifted = 0
+    queue = [task]
+    while queue:
+        current = queue.pop()
+        nursery = current.parent_nursery
+        # Shields from there on outwards belong to somebody else.
+        inherited = None if nursery is None else nursery._cancel_status  # noqa: SLF001
+        status = current._cancel_status  # noqa: SLF001
+        while status is not None and status is not inherited:
+            if status._scope.shield:  # noqa: SLF001
+                status._scope.shield = False  # noqa: SLF001
+                lifted += 1
+            status = status._parent  # noqa: SLF001
+        for inner in current.child_nurseries:
+            queue.extend(inner.child_tasks)
+    return lifted
+
+
+class Reaper:
+    """Watches running requests; one per session on a line, one per HTTP service."""
+
+    def __init__(self, timeout: float) -> None:
+        """Make one.
+
+        Args:
+            timeout: seconds that cleanup may take once a request was cancelled.
+        """
+        self.timeout = timeout
+        self.running: set[Reapable] = set()
+        """Every request between its first and its last step."""
+        self.lifted = 0
+        """Shields taken away so far."""
+        self._doomed: deque[tuple[float, Reapable]] = deque()
+        self._wake = trio.Event()
+        self._idle: trio.Event | None = None
+
+    def add(self, request: Reapable) -> None:
+        """Note that a request runs."""
+        self.running.add(request)
+
+    def remove(self, request: Reapable) -> None:
+        """Note that a request is over."""
+        self.running.discard(request)
+        if self._idle is not None and not self.running:
+            self._idle.set()
+
+    def doom(self, request: Reapable) -> None:
+        """Start the clock of a request that was just cancelled."""
+        self._doomed.append((trio.current_time() + self.timeout, request))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled. Then wait once more, bounded, for what is still running."""
+        try:
+            while True:
+                if not self._doomed:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                deadline, request = self._doomed.popleft()
+                if request in self.running:
+                    await trio.sleep_until(deadline)
+                    self._reap(request)
+        finally:
+            if self.running:
+                self._idle = trio.Event()
+                with trio.move_on_after(self.timeout, shield=True):
+                    await self._idle.wait()
+                for request in tuple(self.running):
+                    self._reap(request)
+
+    def _reap(self, request: Reapable) -> None:
+        if request in self.running:
+            lifted = unshield(request.task)
+            self.lifted += lifted
+            logger.warning(
+                "%s was cancelled %s s ago and still runs; %s shields taken away",
+                request.label,
+                self.timeout,
+                lifted,
+            )

@@ -1,0 +1,115 @@
+"""A server's side of a line that stays open: stdio, memory, WebSocket, byte streams.
+
+Both eras may be spoken on it at once (V5): a request that brings its own version is
+served by itself, everything else belongs to the one handshake of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from mcp_trio.abc import Transport
+from mcp_trio.engine.lifecycle import Stage
+from mcp_trio.engine.subscriptions import Mailbox, Notice
+from mcp_trio.eras import stateless
+from mcp_trio.eras.admission import Admitted
+from mcp_trio.eras.detect import is_stateless
+from mcp_trio.eras.handshake import HandshakeEra
+from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
+from mcp_trio.session.context import Principal
+from mcp_trio.wire.notices import SubscriptionFilter
+from mcp_trio.session.dispatch import Service, deadline_for, dispatch, make_context
+from mcp_trio.errors import MCPError
+from mcp_trio.session.session import Dispatcher, Inbound, Runner, SessionLimits
+
+
+EVERYTHING = SubscriptionFilter(tools_list_changed=True)
+"""Handshake clients do not choose: what is declared as listChanged is told."""
+
+
+class ServerSide:
+    """The `SessionHandler` of a server."""
+
+    def __init__(self, service: Service, *, principal: Principal | None = None) -> None:
+        self.service = service
+        self.principal = principal
+        self.handshake = HandshakeEra()
+        self._mailbox = Mailbox(EVERYTHING)
+        self._dispatcher: Dispatcher | None = None
+
+    def attach(self, dispatcher: Dispatcher) -> None:
+        """Take the session over which changes are told to a handshake client."""
+        self._dispatcher = dispatcher
+
+    def deliver(self, notice: Notice | None) -> None:
+        """Queue a change for the client, if it has opened the handshake. Never waits."""
+        if notice is None or self.handshake.stage is Stage.NEW or self._dispatcher is None:
+            return
+        if self._mailbox.put(notice):
+            self._dispatcher.spawn(self._flush)
+
+    async def _flush(self) -> None:
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            return
+        while (notice := self._mailbox.take()) is not None:
+            try:
+                await dispatcher.notify(notice.method, notice.params())
+            except MCPError:
+                return  # the client is gone, and its session with it
+
+    @property
+    def batches(self) -> bool:
+        """Whether the negotiated revision has batches."""
+        return self.handshake.revision.batches
+
+    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:
+        """Choose the era and let it accept the request. Raises as the era does."""
+        facts = self.service.facts
+        if headers is None and is_stateless(request):
+            admitted = stateless.admit(request, None, facts)
+        else:
+            admitted = self.handshake.admit(request, facts)
+        return self._runner(admitted)
+
+    def _runner(self, admitted: Admitted) -> Runner:
+        async def run(inbound: Inbound) -> Result | Error:
+            inbound.scope.deadline = deadline_for(self.service, admitted)
+            context = make_context(
+                self.service, admitted, inbound, inbound.scope, principal=self.principal
+            )
+            return await dispatch(self.service, admitted, context)
+
+        return run
+
+    def notified(self, notification: Notification) -> None:
+        """Take note of the end of the handshake; other notifications mean nothing here."""
+        self.handshake.notified(notification)
+
+
+async def serve_line(
+    service: Service,
+    transport: Transport,
+    *,
+    limits: SessionLimits | None = None,
+    principal: Principal | None = None,
+    task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve one client over one transport until it closes the line or this is cancelled.
+
+    Args:
+        service: the server.
+        transport: the line; taken over and closed.
+        limits: bounds of the session.
+        principal: who the client is, if the line established it.
+        task_status: reports the running session.
+    """
+    side = ServerSide(service, principal=principal)
+    dispatcher = Dispatcher(transport, side, limits=limits)
+    side.attach(dispatcher)
+    with service.notices.listening(side.deliver):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(dispatcher.run)
+            task_status.started(dispatcher)

@@ -1,0 +1,580 @@
+"""The pump of one conversation: both sides, every transport.
+
+`Dispatcher` owns the nursery of a session. Messages go through `feed`, synchronously
+and in wire order; what takes time runs as one task with one cancel scope per request.
+It knows JSON-RPC and the two notices every peer must obey, cancelled and progress;
+what other methods mean is its handler's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeAlias, cast
+
+import attrs
+import trio
+import trio.lowlevel
+
+from mcp_trio.abc import Transport
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.engine.peer import Peer
+from mcp_trio.eras.admission import error_message
+from mcp_trio.errors import (
+    AlreadyConnectedError,
+    MCPError,
+    MethodNotFoundError,
+    OverloadedError,
+    ProtocolError,
+    RequestTimeoutError,
+    TransportClosedError,
+    TransportError,
+)
+from mcp_trio.jsonrpc.codec import EncodeError
+from mcp_trio.jsonrpc.messages import (
+    Batch,
+    Error,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Result,
+)
+from mcp_trio.session.call import PendingCall, Progress, ProgressCallback
+from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.reaper import Reaper
+from mcp_trio.wire import JSONObject, RequestId
+
+logger = logging.getLogger("mcp_trio.session")
+
+ABANDON_TIMEOUT = 1.0
+"""Seconds that telling the peer about an abandoned call may take, under a shield."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that closing the transport may take, under a shield."""
+
+
+@attrs.frozen(kw_only=True)
+class SessionLimits:
+    """The bounds of one session."""
+
+    max_in_flight: int = 1000
+    """Requests of the peer that run at once; one more is refused with a retry hint."""
+    cleanup_timeout: float = 5.0
+    """Seconds a cancelled request may shield itself for cleanup."""
+    drain_on_eof: float = 0.0
+    """Seconds that running requests may go on once the peer has stopped sending. For lines
+    whose two directions close apart, as stdin and stdout do."""
+
+
+class Inbound:
+    """One running request of the peer: its scope, its task, and the line back."""
+
+    __slots__ = ("dispatcher", "reason", "request", "scope", "task")
+
+    def __init__(self, dispatcher: Dispatcher, request: Request) -> None:
+        self.dispatcher = dispatcher
+        self.request = request
+        self.scope = trio.CancelScope()
+        self.reason: str | None = None
+        """Why the peer cancelled it; None while it did not."""
+        self.task: trio.lowlevel.Task
+
+    @property
+    def label(self) -> str:
+        """What to call it in a log line."""
+        return f"{self.request.method} (id {self.request.id!r:.64})"
+
+    async def notify(self, method: str, params: JSONObject) -> None:
+        """Send a notification that belongs to this request; see `context.Exchange`."""
+        if self.reason is None:
+            await self.dispatcher.send(Notification(method, params), related=self.request.id)
+
+    async def keep_alive(self) -> None:
+        """Do nothing: the line is kept alive by what it carries."""
+
+
+Runner: TypeAlias = Callable[[Inbound], Awaitable[Result | Error]]
+"""Runs an admitted request inside its scope."""
+
+
+class SessionHandler(Protocol):
+    """What a session does with the peer's messages."""
+
+    @property
+    def batches(self) -> bool:
+        """Whether arrays of messages are allowed now."""
+        ...
+
+    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:
+        """Accept a request. Synchronous and in wire order.
+
+        Raises:
+            MCPError: the answer is this error.
+        """
+        ...
+
+    def notified(self, notification: Notification) -> None:
+        """Take a notification. Synchronous and in wire order; must not raise for its content."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class SessionStatistics:
+    """Counters of one session."""
+
+    in_flight: int
+    """Requests of the peer that run now."""
+    pending: int
+    """Requests of ours without an answer."""
+    late_answers: int
+    """Answers to requests given up before."""
+    malformed: int
+    """Messages that were none."""
+    shields_lifted: int
+    """Shields taken away from requests that would not end."""
+
+
+class Dispatcher:
+    """A JSON-RPC peer over a transport, the same for both sides.
+
+    Use it by running `run` in a nursery; `call` and `notify` work from the moment it has
+    started until the line is closed. It takes the transport over and closes it.
+
+    Cancelling `run` cancels every request of the peer and fails every call of ours.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        handler: SessionHandler | None = None,
+        *,
+        limits: SessionLimits | None = None,
+        reaper: Reaper | None = None,
+    ) -> None:
+        """Make a peer.
+
+        Args:
+            transport: the line; owned from now on.
+            handler: answers the peer's requests; without one every method is unknown.
+            limits: bounds of the session.
+            reaper: watches the requests; without one the session has its own.
+        """
+        self.transport = transport
+        self.handler = handler or _Deaf()
+        self.limits = limits or SessionLimits()
+        self.reaper = reaper or Reaper(self.limits.cleanup_timeout)
+        self._own_reaper = reaper is None
+        self.peer: Peer[PendingCall, Inbound] = Peer()
+        self._nursery: trio.Nursery | None = None
+        self._closed: MCPError | None = None
+        self._malformed = 0
+        self._tasks = 0
+        self._room = trio.Event()
+        self.on_idle_change: Callable[[], None] | None = None
+        """Called when the number of running requests becomes zero or stops being zero."""
+        self.on_unanswered: Callable[[RequestId], None] | None = None
+        """Called with the id of a request that will get no answer, because it was cancelled."""
+
+    # -- running -----------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Pump messages until the peer closes the line or the caller cancels.
+
+        Raises:
+            AlreadyConnectedError: it runs, or ran, already.
+        """
+        if self._nursery is not None or self._closed is not None:
+            raise AlreadyConnectedError("this session has been started before")
+        async with trio.open_nursery() as outer:
+            outer.start_soon(self.transport.pump)
+            if self._own_reaper:
+                outer.start_soon(self.reaper.run)
+            try:
+                async with trio.open_nursery() as requests:
+                    self._nursery = requests
+                    task_status.started()
+                    await self._read()
+                    await self._drain()
+                    self._end(TransportError("the peer closed the line before it answered"))
+                    requests.cancel_scope.cancel()
+            finally:
+                self._end(TransportClosedError("the session is closed"))
+                with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                    await self.transport.aclose()
+                outer.cancel_scope.cancel()
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                # A peer that asks faster than it reads our answers has to wait for them.
+                while self._tasks > 2 * self.limits.max_in_flight:
+                    self._room = trio.Event()
+                    await self._room.wait()
+                self.feed(await self.transport.receive())
+        except trio.EndOfChannel:
+            pass
+
+    async def _drain(self) -> None:
+        if self._tasks and self.limits.drain_on_eof:
+            with trio.move_on_after(self.limits.drain_on_eof):
+                while self._tasks:
+                    self._room = trio.Event()
+                    await self._room.wait()
+
+    def _end(self, reason: MCPError) -> None:
+        """Close the books: nothing new starts, nobody waits any more."""
+        if self._closed is None:
+            self._closed = reason
+            for inbound in self.peer.running.values():
+                self.reaper.doom(inbound)
+            for id_, pending in tuple(self.peer.pending.items()):
+                self.peer.abandon(id_)
+                pending.settle(reason)
+
+    def cancel(self) -> None:
+        """End the session: every request is cancelled, `run` returns after cleanup."""
+        for inbound in tuple(self.peer.running.values()):
+            inbound.reason = inbound.reason or "the session ended"
+            self._doom(inbound)
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    def statistics(self) -> SessionStatistics:
+        """Count what is going on."""
+        return SessionStatistics(
+            in_flight=len(self.peer.running),
+            pending=len(self.peer.pending),
+            late_answers=self.peer.late,
+            malformed=self._malformed,
+            shields_lifted=self.reaper.lifted,
+        )
+
+    # -- inbound -----------------------------------------------------------------
+
+    def feed(self, envelope: Envelope) -> None:
+        """Take one message. Never waits; what takes time is spawned."""
+        message = envelope.message
+        match message:
+            case Request():
+                self._feed_request(message, envelope.headers)
+            case Notification():
+                self._feed_notification(message)
+            case Result() | Error():
+                self._feed_response(message)
+            case Batch():
+                self._feed_batch(message, envelope.headers)
+            case Malformed():
+                self._malformed += 1
+                logger.warning("unreadable message: %s", message.reason)
+                if message.answer is not None:
+                    self.spawn(self._answer, message.answer)
+
+    def spawn(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a function in the session's nursery; does nothing once the session has ended."""
+        if self._nursery is not None and self._closed is None:
+            self._tasks += 1
+            self._nursery.start_soon(self._counted, function, args)
+
+    async def _counted(
+        self, function: Callable[..., Awaitable[None]], args: tuple[object, ...]
+    ) -> None:
+        try:
+            await function(*args)
+        finally:
+            self._tasks -= 1
+            self._room.set()
+
+    def _admit(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+        try:
+            if len(self.peer.running) >= self.limits.max_in_flight:
+                raise OverloadedError("too many requests are running in this session")
+            inbound = Inbound(self, request)
+            self.peer.begin(request.id, inbound)
+        except MCPError as error:
+            return error_message(request.id, error)
+        try:
+            runner = self.handler.admit(request, headers)
+        except MCPError as error:
+            self.peer.finish(request.id)
+            return error_message(request.id, error)
+        if len(self.peer.running) == 1 and self.on_idle_change is not None:
+            self.on_idle_change()
+        return _Accepted(inbound, runner)
+
+    def _feed_request(self, request: Request, headers: Mapping[str, str] | None) -> None:
+        accepted = self._admit(request, headers)
+        if isinstance(accepted, Error):
+            self.spawn(self._answer, accepted, request.id)
+        else:
+            self.spawn(self._run_and_answer, accepted)
+
+    async def _run_and_answer(self, accepted: _Accepted) -> None:
+        reply = await self._run(accepted)
+        if reply is not None:
+            await self._answer(reply, accepted.inbound.request.id)
+
+    async def _run(self, accepted: _Accepted) -> Result | Error | None:
+        """Run one request in its scope. None if the peer does not want the answer any more."""
+        inbound = accepted.inbound
+        request = inbound.request
+        inbound.task = trio.lowlevel.current_task()
+        self.reaper.add(inbound)
+        reply: Result | Error | None = None
+        try:
+            with inbound.scope:
+                reply = await accepted.runner(inbound)
+        finally:
+            self.reaper.remove(inbound)
+            self.peer.finish(request.id)
+            if not self.peer.running and self.on_idle_change is not None:
+                self.on_idle_change()
+        if inbound.reason is not None:
+            if self.on_unanswered is not None:
+                self.on_unanswered(request.id)
+            return None
+        if reply is None:
+            reply = error_message(
+                request.id,
+                RequestTimeoutError(f"{request.method[:64]} took longer than the server allows"),
+            )
+        return reply
+
+    async def _answer(self, reply: Message, related: RequestId | None = None) -> None:
+        try:
+            try:
+                await self.send(reply, related=related)
+            except EncodeError as error:
+                failed = error_message(related, handler_failed("encoding the result", error))
+                await self.send(failed, related=related)
+        except MCPError as error:
+            # The peer is gone; the reader notices the same and ends the session.
+            logger.debug("an answer could not be sent: %s", error)
+
+    def _feed_batch(self, batch: Batch, headers: Mapping[str, str] | None) -> None:
+        if not self.handler.batches:
+            refusal = ProtocolError("Invalid request: batches are not part of this revision")
+            self.spawn(self._answer, error_message(None, refusal))
+            return
+        accepted: list[_Accepted] = []
+        replies: list[Result | Error] = []
+        for item in batch.items:
+            match item:
+                case Request(method="initialize"):
+                    fault = ProtocolError("Invalid request: initialize cannot be in a batch")
+                    replies.append(error_message(item.id, fault))
+                case Request():
+                    outcome = self._admit(item, headers)
+                    (replies if isinstance(outcome, Error) else accepted).append(outcome)  # type: ignore[arg-type]  # each list takes its own half
+                case Malformed(answer=Error() as answer):
+                    self._malformed += 1
+                    replies.append(answer)
+                case _:
+                    self.feed(Envelope(item, None, headers))
+        if accepted or replies:
+            related = next((i.id for i in batch.items if isinstance(i, Request)), None)
+            self.spawn(self._run_batch, accepted, replies, related)
+
+    async def _run_batch(
+        self, accepted: list[_Accepted], replies: list[Result | Error], related: RequestId | None
+    ) -> None:
+        async def one(item: _Accepted) -> None:
+            reply = await self._run(item)
+            if reply is not None:
+                replies.append(reply)
+
+        async with trio.open_nursery() as nursery:
+            for item in accepted:
+                nursery.start_soon(one, item)
+        if replies:
+            await self._answer(Batch(tuple(replies)), related)
+
+    def _feed_notification(self, notification: Notification) -> None:
+        match notification.method:
+            case "notifications/cancelled":
+                self._cancelled(notification.params or {})
+            case "notifications/progress":
+                self._progressed(notification.params or {})
+            case _:
+                self.handler.notified(notification)
+
+    def _cancelled(self, params: JSONObject) -> None:
+        """Cancel a request on the peer's word. Unknown, finished and malformed are ignored."""
+        id_, reason = params.get("requestId"), params.get("reason")
+        if type(id_) is not int and type(id_) is not str:
+            return
+        inbound = self.peer.find(id_)
+        if inbound is None or inbound.request.method == "initialize":
+            return
+        inbound.reason = reason if isinstance(reason, str) else ""
+        logger.debug("%s cancelled by the peer: %.200s", inbound.label, inbound.reason)
+        self._doom(inbound)
+
+    def _doom(self, inbound: Inbound) -> None:
+        inbound.scope.cancel()
+        self.reaper.doom(inbound)
+
+    def _progressed(self, params: JSONObject) -> None:
+        token, value = params.get("progressToken"), params.get("progress")
+        pending = self.peer.pending.get(token) if type(token) is int else None
+        if pending is None or type(value) not in {int, float}:
+            return
+        total, text = params.get("total"), params.get("message")
+        pending.report(
+            Progress(
+                cast("float", value),
+                cast("float", total) if type(total) in {int, float} else None,
+                text if isinstance(text, str) else None,
+            )
+        )
+
+    def _feed_response(self, response: Result | Error) -> None:
+        pending = self.peer.resolve(response.id)
+        if pending is not None:
+            pending.settle(response)
+        elif isinstance(response, Error) and response.id is None:
+            logger.warning("the peer could not read a message of ours: %.200s", response.message)
+
+    # -- outbound ----------------------------------------------------------------
+
+    async def send(self, message: Message, *, related: RequestId | None = None) -> None:
+        """Send a message.
+
+        Raises:
+            TransportClosedError, TransportError: the line is gone.
+        """
+        if self._closed is not None:
+            raise self._closed_error()
+        await self.transport.send(Envelope(message, related))
+
+    def _closed_error(self) -> MCPError:
+        reason = self._closed or TransportClosedError("the session has not been started")
+        return type(reason)(reason.message)
+
+    async def notify(
+        self, method: str, params: JSONObject | None = None, *, related: RequestId | None = None
+    ) -> None:
+        """Send a notification.
+
+        Args:
+            method: its name.
+            params: its parameters.
+            related: the peer's running request it belongs to, if any.
+
+        Raises:
+            TransportClosedError, TransportError: the line is gone.
+        """
+        await self.send(Notification(method, params), related=related)
+
+    async def call(
+        self,
+        method: str,
+        params: JSONObject | None = None,
+        *,
+        timeout: float = math.inf,  # noqa: ASYNC109 - the peer has to be told, so a scope outside is not enough
+        on_progress: ProgressCallback | None = None,
+        related: RequestId | None = None,
+    ) -> JSONObject:
+        """Send a request and wait for its result.
+
+        Leaving early, by cancellation, timeout or an exception of `on_progress`, tells the
+        peer so under a shield of at most a second; a late answer is dropped and counted.
+
+        Args:
+            method: its name.
+            params: its parameters.
+            timeout: seconds to wait for the answer.
+            on_progress: called in this task with progress, total and message.
+            related: the peer's running request on whose behalf this one is sent.
+
+        Raises:
+            RemoteError: the peer answered with an error.
+            RequestTimeoutError: no answer in time.
+            TransportClosedError, TransportError: the line is gone.
+        """
+        pending = PendingCall(method, on_progress)
+        id_ = self.peer.issue(pending)
+        if on_progress is not None:
+            params = dict(params or {})
+            params["_meta"] = {**cast("JSONObject", params.get("_meta") or {}), "progressToken": id_}
+        reason = "the caller went away"
+        try:
+            with trio.move_on_after(timeout):
+                await self.send(Request(id_, method, params), related=related)
+                return await pending.wait()
+            reason = "timeout"
+            raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
+        finally:
+            if self.peer.abandon(id_) and self._closed is None:
+                await self._tell_abandoned(id_, method, reason)
+
+    async def _tell_abandoned(self, id_: int, method: str, reason: str) -> None:
+        with trio.move_on_after(ABANDON_TIMEOUT, shield=True):
+            if self.transport.abandon(id_) or method == "initialize":
+                return
+            try:
+                await self.notify(
+                    "notifications/cancelled", {"requestId": id_, "reason": reason}, related=id_
+                )
+            except MCPError:
+                logger.debug("the peer is gone and needs no cancellation of %s", method)
+
+
+@attrs.frozen
+class _Accepted:
+    inbound: Inbound
+    runner: Runner
+
+
+class _Deaf:
+    """A handler for a side that offers nothing but `ping`."""
+
+    batches = False
+
+    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:  # noqa: ARG002 - the contract
+        """Know no method."""
+        raise MethodNotFoundError("Method not found")
+
+    def notified(self, notification: Notification) -> None:
+        """Need no notification."""
+
+
+class FunctionHandler:
+    """A handler made of two functions, for a bare dispatcher."""
+
+    batches = False
+
+    def __init__(
+        self,
+        on_request: Callable[[str, JSONObject, Inbound], Awaitable[JSONObject]],
+        on_notification: Callable[[str, JSONObject], None] | None = None,
+    ) -> None:
+        """Make one.
+
+        Args:
+            on_request: gets method, parameters and the running request; returns the result
+                or raises an `MCPError` for the peer.
+            on_notification: gets method and parameters; must not wait.
+        """
+        self._on_request = on_request
+        self._on_notification = on_notification
+
+    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:  # noqa: ARG002 - the contract
+        """Accept everything; the function decides."""
+
+        async def run(inbound: Inbound) -> Result | Error:
+            try:
+                result = await self._on_request(request.method, request.params or {}, inbound)
+                return Result(request.id, result)
+            except Exception as error:  # noqa: BLE001 - the boundary of a bare dispatcher
+                cause = sole_cause(error)
+                if not isinstance(cause, MCPError):
+                    cause = handler_failed(request.method[:64], cause)
+                return error_message(request.id, cause)
+
+        return run
+
+    def notified(self, notification: Notification) -> None:
+        """Pass it on."""
+        if self._on_notification is not None:
+            self._on_notification(notification.method, notification.params or {})

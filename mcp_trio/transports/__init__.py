@@ -1,0 +1,1 @@
+"""Lines for messages. None reads a method name; each passes `mcp_trio.testing.battery`."""

@@ -1,0 +1,211 @@
+"""One cattrs converter per revision, built from the marks on the wire classes.
+
+Reading is strict about types (nothing is coerced) and tolerant of unknown keys, which
+a class with an `extra` field keeps (B12). Writing leaves out what the revision does
+not have and what is not set. The only module above the codec where `Any` is at home.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
+
+import attrs
+import cattrs
+import msgspec
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
+from mcp_trio.errors import InvalidParamsError
+from mcp_trio.wire.basic import JSONObject
+from mcp_trio.wire.content import ContentBlock, as_text
+from mcp_trio.wire.marks import ALWAYS, KIND, KIND_SINCE, NAME, SINCE, UNTIL
+from mcp_trio.wire.revisions import REVISIONS, Revision
+
+T = TypeVar("T")
+EXTRA = "extra"
+
+
+def camel(name: str) -> str:
+    """Turn an attribute name into its wire name: `ttl_ms` is `ttlMs`."""
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def wire_name(field: attrs.Attribute[Any]) -> str:
+    """The key under which a field travels."""
+    return field.metadata.get(NAME) or camel(field.name)
+
+
+def in_revision(field: attrs.Attribute[Any], revision: Revision) -> bool:
+    """Tell whether the revision has this field."""
+    since, until = field.metadata.get(SINCE), field.metadata.get(UNTIL)
+    return (since is None or revision >= since) and (until is None or until >= revision)
+
+
+def _plain(kind: type, *, wanted: str) -> Callable[[Any, Any], Any]:
+    """Make a hook that accepts exactly one JSON type."""
+
+    def structure(value: Any, _: Any) -> Any:
+        # bool is an int to Python, not to JSON.
+        if type(value) is kind:
+            return value
+        raise TypeError(f"expected {wanted}")
+
+    return structure
+
+
+def _number(value: Any, _: Any) -> float:
+    if type(value) in {int, float}:
+        return cast("float", value)
+    raise TypeError("expected a number")
+
+
+def _id_or_token(value: Any, _: Any) -> int | str:
+    if type(value) in {int, str}:
+        return cast("int | str", value)
+    raise TypeError("expected a string or an integer")
+
+
+def _overrides(cls: type, revision: Revision) -> dict[str, Any]:
+    marks: dict[str, Any] = {}
+    for field in attrs.fields(cls):
+        if field.name == EXTRA:
+            marks[field.name] = override(omit=True)
+            continue
+        marks[field.name] = override(
+            rename=wire_name(field),
+            omit=not in_revision(field, revision),
+            omit_if_default=field.default is not attrs.NOTHING
+            and not field.metadata.get(ALWAYS, False),
+        )
+    return marks
+
+
+def _is_wire_class(cls: Any) -> bool:
+    return isinstance(cls, type) and attrs.has(cls)
+
+
+def _is_content(target: Any) -> bool:
+    if get_origin(target) not in {Union, types.UnionType}:
+        return False
+    return set(get_args(target)) == set(get_args(ContentBlock))
+
+
+def _build(revision: Revision) -> cattrs.Converter:
+    converter = cattrs.Converter(detailed_validation=True)
+    converter.register_structure_hook(str, _plain(str, wanted="a string"))
+    converter.register_structure_hook(int, _plain(int, wanted="an integer"))
+    converter.register_structure_hook(bool, _plain(bool, wanted="true or false"))
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook_func(
+        lambda t: t == int | str or t == str | int, _id_or_token
+    )
+    converter.register_structure_hook_func(
+        lambda t: t == JSONObject, _plain(dict, wanted="an object")
+    )
+    converter.register_structure_hook_func(lambda t: t is object, lambda value, _: value)
+    converter.register_unstructure_hook_func(
+        lambda t: t == JSONObject or t is object, lambda value: value
+    )
+    converter.register_unstructure_hook(msgspec.Raw, lambda value: value)
+    converter.register_unstructure_hook(dict, lambda value: value)
+
+    def unstructure_class(cls: Any) -> Callable[[Any], Any]:
+        plain = make_dict_unstructure_fn(cls, converter, **_overrides(cls, revision))
+        tag = getattr(cls, KIND, None)
+        since = getattr(cls, KIND_SINCE, None)
+        if since is not None and not revision >= since:
+            return lambda value: {"type": "text", "text": as_text(value)}
+        if tag is not None:
+            return lambda value: {"type": tag, **plain(value)}
+        if any(field.name == EXTRA for field in attrs.fields(cls)):
+            return lambda value: {**plain(value), **value.extra} if value.extra else plain(value)
+        return plain
+
+    def structure_class(cls: Any) -> Callable[[Any, Any], Any]:
+        # Fields of other revisions are read too when they come: tolerant in, strict out.
+        renames: dict[str, Any] = {
+            field.name: override(omit=True)
+            if field.name == EXTRA
+            else override(rename=wire_name(field))
+            for field in attrs.fields(cls)
+        }
+        plain = make_dict_structure_fn(cls, converter, **renames)
+        known = {wire_name(field) for field in attrs.fields(cls)}
+        keeps = any(field.name == EXTRA for field in attrs.fields(cls))
+
+        def structure(value: Any, target: Any) -> Any:
+            if not isinstance(value, dict):
+                raise TypeError("expected an object")
+            made = plain(value, target)
+            unknown = value.keys() - known if keeps else None
+            if unknown:
+                made = attrs.evolve(made, extra={key: value[key] for key in value if key in unknown})
+            return made
+
+        return structure
+
+    converter.register_unstructure_hook_factory(_is_wire_class, unstructure_class)
+    converter.register_structure_hook_factory(_is_wire_class, structure_class)
+
+    by_tag: dict[str, type] = {getattr(cls, KIND): cls for cls in get_args(ContentBlock)}
+
+    def structure_content(value: Any, _: Any) -> Any:
+        if not isinstance(value, dict):
+            raise TypeError("expected an object")
+        cls = by_tag.get(value.get("type"))  # type: ignore[arg-type]  # any JSON value may stand there
+        if cls is None:
+            raise TypeError("unknown content type")
+        return converter.structure(value, cls)
+
+    converter.register_structure_hook_func(_is_content, structure_content)
+    converter.register_structure_hook_func(
+        lambda t: get_origin(t) in {Union, types.UnionType} and msgspec.Raw in get_args(t),
+        lambda value, t: converter.structure(
+            value, next(a for a in get_args(t) if a is not msgspec.Raw)
+        ),
+    )
+    return converter
+
+
+_CONVERTERS: dict[Revision, cattrs.Converter] = {}
+
+
+def converter_for(revision: Revision) -> cattrs.Converter:
+    """The converter of a revision; made on first use, then kept."""
+    found = _CONVERTERS.get(revision)
+    if found is None:
+        found = _CONVERTERS[revision] = _build(revision)
+    return found
+
+
+def to_wire(value: object, revision: Revision) -> JSONObject:
+    """Project a wire object onto what `revision` knows."""
+    return cast("JSONObject", converter_for(revision).unstructure(value))
+
+
+def from_wire(
+    value: Mapping[str, object], cls: type[T], revision: Revision, *, where: str = "params"
+) -> T:
+    """Read a wire object.
+
+    Raises:
+        InvalidParamsError: naming each place that does not fit, never echoing its value.
+    """
+    try:
+        return converter_for(revision).structure(value, cls)
+    except cattrs.BaseValidationError as error:
+        faults = cattrs.transform_error(error, path=where, format_exception=_fault)
+        raise InvalidParamsError("; ".join(faults[:8])) from error
+    except TypeError as error:
+        raise InvalidParamsError(f"{where}: {error}") from error
+
+
+def _fault(error: BaseException, _: type | None) -> str:
+    if isinstance(error, KeyError):
+        return "missing"
+    return str(error)
+
+
+__all__ = ["REVISIONS", "camel", "converter_for", "from_wire", "in_revision", "to_wire"]

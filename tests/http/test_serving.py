@@ -1,0 +1,391 @@
+"""The service: how many connections, how it accepts, and how it ends."""
+
+import errno
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_trio.http.asgi_call import ConnectionHandle, Receive, Scope, Send
+from mcp_trio.http.serving import HTTPService, ServingSettings
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]}
+    )
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+class Gate:
+    """An application that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.ended = 0
+        self.open = trio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.running += 1
+        try:
+            await self.open.wait()
+            await hello(scope, receive, send)
+        finally:
+            self.ended += 1
+
+    async def wait_running(self, count: int) -> None:
+        while self.running < count:
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def started(service: HTTPService) -> AsyncIterator[tuple[int, trio.Event]]:
+    """Run ``service``; give its port and an event set when `run` has returned."""
+    returned = trio.Event()
+
+    async def run(task_status: trio.TaskStatus[list[str]]) -> None:
+        await service.run("127.0.0.1", 0, task_status=task_status)
+        returned.set()
+
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(run)
+        with trio.fail_after(10):
+            yield int(urls[0].rpartition(":")[2]), returned
+        nursery.cancel_scope.cancel()
+    statistics = service.statistics()
+    assert (statistics.connections, statistics.requests_in_flight) == (0, 0)
+
+
+async def connect(port: int) -> trio.SocketStream:
+    return await trio.open_tcp_stream("127.0.0.1", port)
+
+
+async def read_all(stream: trio.abc.ReceiveStream) -> bytes:
+    return b"".join([bytes(chunk) async for chunk in stream])
+
+
+async def read_until(stream: trio.abc.ReceiveStream, end: bytes) -> bytes:
+    data = b""
+    while end not in data:
+        chunk = await stream.receive_some()
+        assert chunk, f"end of file before {end!r} in {data!r}"
+        data += chunk
+    return data
+
+
+# Starting.
+
+
+async def test_run_reports_the_base_url_it_has_bound() -> None:
+    service = HTTPService(hello)
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(service.run, "127.0.0.1", 0)
+        assert len(urls) == 1
+        host, _, port = urls[0].rpartition(":")
+        assert host == "http://127.0.0.1"
+        async with await connect(int(port)) as stream:
+            await stream.send_all(GET)
+            assert await read_until(stream, b"hello")
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_ipv6_address_is_bracketed() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(HTTPService(hello).run, "::1", 0)
+        assert urls[0].startswith("http://[::1]:")
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_address_in_use_is_an_error_of_run() -> None:
+    async with started(HTTPService(hello)) as (port, _):
+        with pytest.raises(OSError, match="in use"):
+            await HTTPService(hello).run("127.0.0.1", port)
+
+
+async def test_a_service_runs_only_once() -> None:
+    service = HTTPService(hello)
+    async with started(service):
+        service.drain()
+    with pytest.raises(RuntimeError, match="once"):
+        await service.run("127.0.0.1", 0)
+
+
+# Accepting.
+
+
+async def test_connections_over_the_limit_are_told_503_and_closed() -> None:
+    gate = Gate()
+    service = HTTPService(gate, settings=ServingSettings(max_connections=2))
+    async with started(service) as (port, _), AsyncExitStack() as stack:
+        served = [await stack.enter_async_context(await connect(port)) for _ in range(2)]
+        for stream in served:
+            await stream.send_all(GET)
+        await gate.wait_running(2)
+        async with await connect(port) as stream:
+            await stream.send_all(GET)
+            data = await read_all(stream)
+            assert data.startswith(b"HTTP/1.1 503 ")
+            assert b"Retry-After: 1\r\n" in data
+            assert b"Connection: close\r\n" in data
+        assert service.statistics().connections == 2
+        assert service.statistics().requests_in_flight == 2
+        assert service.statistics().connections_refused == 1
+        gate.open.set()
+        for stream in served:
+            await read_until(stream, b"hello")
+            await stream.aclose()
+        while service.statistics().connections:
+            await trio.testing.wait_all_tasks_blocked()
+        async with await connect(port) as stream:
+            await stream.send_all(GET)
+            assert await read_until(stream, b"hello")
+
+
+class FaultyListener(trio.abc.Listener[trio.abc.Stream]):
+    """Fails with each of some errors, then brings one connection."""
+
+    def __init__(self, errors: list[int]) -> None:
+        self._errors = errors
+        self.client, self._server = trio.testing.memory_stream_pair()
+        self.closed = False
+
+    async def accept(self) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        if self._errors:
+            number = self._errors.pop(0)
+            raise OSError(number, os.strerror(number))
+        if self._server is None:
+            await trio.sleep_forever()
+        server, self._server = self._server, None
+        return server
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_accepting_goes_on_after_running_out_of_descriptors(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = FaultyListener([errno.EMFILE, errno.ECONNABORTED, errno.ENFILE, errno.EMFILE])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(HTTPService(hello).run_listeners, [listener])
+        await listener.client.send_all(GET)
+        assert await read_until(listener.client, b"hello")
+        assert 0.3 <= trio.current_time() < 1  # it did not spin
+        nursery.cancel_scope.cancel()
+    assert listener.closed
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
+
+
+async def test_an_unknown_error_of_a_listener_ends_the_service() -> None:
+    listener = FaultyListener([errno.EINVAL])
+    with pytest.raises(ExceptionGroup) as caught:
+        await HTTPService(hello).run_listeners([listener])
+    assert caught.group_contains(OSError)
+    assert listener.closed
+
+
+# Ending.
+
+
+async def test_drain_of_an_idle_service_closes_everything_at_once() -> None:
+    drained: list[str] = []
+    service = HTTPService(hello, on_drain=lambda: drained.append("called"))
+    async with started(service) as (port, returned):
+        async with await connect(port) as used, await connect(port) as unused:
+            await used.send_all(GET)
+            await read_until(used, b"hello")
+            with trio.fail_after(1):
+                service.drain()
+                service.drain()
+                assert await used.receive_some() == b""
+                assert await unused.receive_some() == b""
+                await returned.wait()
+        assert drained == ["called"]
+        assert service.statistics().draining
+        with pytest.raises(OSError, match="connect"):
+            await connect(port)
+
+
+async def test_drain_lets_a_request_finish_and_then_closes_its_connection() -> None:
+    gate = Gate()
+    service = HTTPService(gate)
+    async with started(service) as (port, returned), await connect(port) as stream:
+        await stream.send_all(GET)
+        await gate.wait_running(1)
+        service.drain()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not returned.is_set()
+        gate.open.set()
+        data = await read_all(stream)
+        assert data.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in data.lower()
+        await stream.aclose()
+        await returned.wait()
+
+
+async def test_on_drain_lets_the_application_end_its_streams() -> None:
+    stop = trio.Event()
+
+    async def events(scope: Scope, receive: Receive, send: Send) -> None:
+        kind = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": kind})
+        await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+        await stop.wait()
+        await send({"type": "http.response.body", "body": b"data: bye\n\n"})
+
+    service = HTTPService(events, on_drain=stop.set)
+    async with started(service) as (port, returned), await connect(port) as stream:
+        await stream.send_all(GET)
+        await read_until(stream, b"data: 1\n\n")
+        service.drain()
+        assert b"data: bye\n\n" in await read_all(stream)
+        await stream.aclose()
+        await returned.wait()
+
+
+async def test_drain_cancels_what_outlives_the_grace_period() -> None:
+    gate = Gate()
+    service = HTTPService(gate, settings=ServingSettings(grace_period=0.2))
+    async with started(service) as (port, returned), await connect(port) as stream:
+        await stream.send_all(GET)
+        await gate.wait_running(1)
+        service.drain()
+        with trio.fail_after(1.2):
+            await returned.wait()
+        assert gate.ended == 1
+
+
+async def test_drain_before_run_makes_run_return_at_once() -> None:
+    service = HTTPService(hello)
+    service.drain()
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            urls = await nursery.start(service.run, "127.0.0.1", 0)
+    assert len(urls) == 1
+
+
+async def test_drain_closes_an_http2_connection_with_a_goodbye() -> None:
+    import h2.connection
+    import h2.events
+
+    client = h2.connection.H2Connection()
+    client.initiate_connection()
+    service = HTTPService(hello)
+    async with started(service) as (port, returned), await connect(port) as stream:
+        await stream.send_all(client.data_to_send())
+        client.receive_data(await stream.receive_some())
+        service.drain()
+        events = client.receive_data(await read_all(stream))
+        assert any(isinstance(event, h2.events.ConnectionTerminated) for event in events)
+        await stream.aclose()
+        await returned.wait()
+
+
+STALLED = 200
+
+
+@asynccontextmanager
+async def stalled(service: HTTPService) -> AsyncIterator[trio.Event]:
+    """Connect 200 clients that ask for much and read nothing, until all writes have stalled."""
+    async with started(service) as (port, returned), AsyncExitStack() as stack:
+        for _ in range(STALLED):
+            stream = await stack.enter_async_context(await connect(port))
+            await stream.send_all(GET)
+        while service.statistics().requests_in_flight < STALLED:
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.testing.wait_all_tasks_blocked()
+        yield returned
+
+
+class Flood:
+    """An application that sends several megabytes."""
+
+    def __init__(self) -> None:
+        self.told = 0
+        self._body = bytes(6_000_000)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        extensions = scope["extensions"]
+        assert isinstance(extensions, dict)
+        handle: ConnectionHandle = extensions["mcp_trio.connection"]
+        handle.on_disconnect(self._count)
+        # With a length and not in chunks, all 200 share one copy of the body.
+        length = [(b"content-length", b"%d" % len(self._body))]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        await send({"type": "http.response.body", "body": self._body})
+
+    def _count(self) -> None:
+        self.told += 1
+
+
+async def test_drain_ends_in_time_with_200_peers_that_do_not_read() -> None:
+    flood = Flood()
+    service = HTTPService(flood, settings=ServingSettings(grace_period=0.3))
+    async with stalled(service) as returned:
+        service.drain()
+        with trio.fail_after(1.3):
+            await returned.wait()
+    assert flood.told == STALLED
+
+
+async def test_cancelling_run_ends_at_once_with_200_peers_that_do_not_read() -> None:
+    flood = Flood()
+    service = HTTPService(flood)
+    async with stalled(service):
+        begun = trio.current_time()
+    assert trio.current_time() - begun < 2
+    assert flood.told == STALLED
+
+
+async def test_a_hard_stop_runs_the_callbacks_and_cancels_the_requests() -> None:
+    gate = Gate()
+    told = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        extensions = scope["extensions"]
+        assert isinstance(extensions, dict)
+        extensions["mcp_trio.connection"].on_disconnect(told.set)
+        await gate(scope, receive, send)
+
+    async with started(HTTPService(app)) as (port, _):
+        async with await connect(port) as stream:
+            await stream.send_all(GET)
+            await gate.wait_running(1)
+            assert not told.is_set()
+    # `started` cancels while the connection is already closed or still open: both are lost peers.
+    assert told.is_set()
+    assert gate.ended == 1
+
+
+async def test_nothing_is_left_when_run_has_returned() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    gate = Gate()
+    service = HTTPService(gate, settings=ServingSettings(grace_period=0.1))
+    async with started(service) as (port, returned), AsyncExitStack() as stack:
+        for number in range(10):
+            stream = await stack.enter_async_context(await connect(port))
+            await stream.send_all(GET)
+            if number % 2:
+                await stream.send_eof()  # an epoll set watches it now
+        await gate.wait_running(10)
+        await trio.testing.wait_all_tasks_blocked()
+        service.drain()
+        await returned.wait()
+    assert trio.lowlevel.current_statistics().tasks_living == tasks
+    assert set(os.listdir("/proc/self/fd")) == before
