@@ -20,3 +20,5 @@ from mcp_trio.session.session import Dispatcher as Dispatcher
 from mcp_trio.session.session import FunctionHandler as FunctionHandler
 from mcp_trio.session.session import SessionLimits as SessionLimits
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
+from mcp_trio.client.client import ClientOptions as ClientOptions
+from mcp_trio.client.client import MCPClient as MCPClient

@@ -16,7 +16,9 @@ class Envelope:
 
     message: Message
     related: RequestId | None = None
-    """The peer's running request that this message belongs to, so that a transport with
-    several streams can choose the right one. None belongs to no request."""
+    """On the way out the peer's running request that this message belongs to, so that a
+    transport with several streams can choose the right one. On the way in, beside a
+    `Malformed` message, the request of ours whose answer was lost."""
     headers: Mapping[str, str] | None = None
-    """Header fields that came with it, lower-case names; None where there are none."""
+    """Header fields that came with it or shall go with it, lower-case names; None where
+    there are none."""

@@ -82,6 +82,7 @@ class SocketPipe:
         self._socket = stream.socket
 
     def send_nowait(self, data: bytes) -> int:
+        """See `Pipe`."""
         try:
             return os.write(self._socket.fileno(), data)
         except BlockingIOError:
@@ -90,6 +91,7 @@ class SocketPipe:
             raise trio.BrokenResourceError(_GONE) from error
 
     async def send(self, data: memoryview, stall_timeout: float) -> None:
+        """See `Pipe`."""
         with trio.CancelScope() as stall:
             while data:
                 stall.deadline = trio.current_time() + stall_timeout
@@ -104,6 +106,7 @@ class SocketPipe:
             raise trio.TooSlowError
 
     async def receive(self) -> bytes:
+        """See `Pipe`."""
         while True:
             try:
                 # Waiting first is right most of the time: the loop comes back here just after
@@ -116,6 +119,7 @@ class SocketPipe:
                 raise trio.BrokenResourceError(_GONE) from error
 
     async def wait_hangup(self) -> None:
+        """See `Pipe`."""
         if not CAN_WATCH:  # pragma: no cover - decided by the platform
             await trio.sleep_forever()
         try:
@@ -124,6 +128,7 @@ class SocketPipe:
             raise trio.BrokenResourceError("cannot watch the peer") from error
 
     async def send_eof(self) -> None:
+        """See `Pipe`."""
         await trio.lowlevel.checkpoint()
         try:
             self._socket.shutdown(socket.SHUT_WR)
@@ -131,6 +136,7 @@ class SocketPipe:
             raise trio.BrokenResourceError(_GONE) from error
 
     async def aclose(self, *, abort: bool = False) -> None:
+        """See `Pipe`."""
         if abort and self._socket.fileno() != -1:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         # No checkpoint: this runs in `finally` blocks and has nothing to wait for.
@@ -146,10 +152,12 @@ class StreamPipe:
         self._close_timeout = close_timeout
 
     def send_nowait(self, data: bytes) -> int:
+        """See `Pipe`."""
         del data
         return 0
 
     async def send(self, data: memoryview, stall_timeout: float) -> None:
+        """See `Pipe`."""
         try:
             while data:
                 with trio.fail_after(stall_timeout):
@@ -159,20 +167,24 @@ class StreamPipe:
             raise trio.BrokenResourceError(_GONE) from error
 
     async def receive(self) -> bytes:
+        """See `Pipe`."""
         try:
             return bytes(await self._stream.receive_some(READ_SIZE))
         except trio.ClosedResourceError as error:
             raise trio.BrokenResourceError(_GONE) from error
 
     async def wait_hangup(self) -> None:
+        """See `Pipe`."""
         await trio.sleep_forever()
 
     async def send_eof(self) -> None:
+        """See `Pipe`."""
         # TLS cannot say "no more" and go on reading, so the answer's own framing has to.
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
 
     async def aclose(self, *, abort: bool = False) -> None:
+        """See `Pipe`."""
         if abort:
             await trio.aclose_forcefully(self._stream)
             return

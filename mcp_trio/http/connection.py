@@ -8,7 +8,7 @@ then closed and never written to again. Parsing and its decisions live in `http1
 the socket in `byte_pipe`, the application's side in `asgi_call`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import cast
 
@@ -19,7 +19,6 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H2ProtocolAssumedError
 
 from .asgi_call import LOGGER, AppCall, ASGIApp, Respond, Scope
-from .asgi_call import ConnectionHandle as ConnectionHandle
 from .byte_pipe import open_pipe
 from .http1 import HTTP1, AfterEOF
 from .http2 import HTTP2
@@ -61,8 +60,12 @@ class Connection:
         """Nothing can be written any more; what was written may be incomplete."""
         self._parts = parts
         self._settings = parts.settings
-        self._stream = stream
+        self._tls: trio.SSLStream[trio.abc.Stream] | None = None
+        self._transport = stream
         self._pipe = open_pipe(stream, close_timeout=parts.settings.linger_timeout)
+        if isinstance(stream, trio.SSLStream):
+            self._tls = cast("trio.SSLStream[trio.abc.Stream]", stream)
+            self._transport = self._tls.transport_stream
         self._nursery: trio.Nursery
         self._reader: trio.lowlevel.Task
         self._read_scope = trio.CancelScope()  # the reader's latest wait
@@ -110,21 +113,17 @@ class Connection:
     # Opening and closing, in the reader's task.
 
     def _surroundings(self) -> Surroundings:
-        transport = self._stream
-        tls = isinstance(transport, trio.SSLStream)
-        if isinstance(transport, trio.SSLStream):
-            transport = cast("trio.SSLStream[trio.abc.Stream]", transport).transport_stream
         client = server = None
-        if isinstance(transport, trio.SocketStream):
-            client = _address(transport.socket.getpeername)
-            server = _address(transport.socket.getsockname)
+        if isinstance(self._transport, trio.SocketStream):
+            client = _address(self._transport.socket.getpeername)
+            server = _address(self._transport.socket.getsockname)
         return Surroundings(
             app=cast("hypercorn_typing.AppWrapper", self._parts.app),
             settings=self._settings,
             config=self._parts.config,
             context=self._parts.context,
             tasks=cast("hypercorn_typing.TaskGroup", self),
-            ssl=tls,
+            ssl=self._tls is not None,
             client=client,
             server=server,
             send=self._take_event,
@@ -134,15 +133,14 @@ class Connection:
 
     async def _shake_hands(self) -> bool:
         """Do the TLS handshake, if there is one to do; return whether there is a peer."""
-        if not isinstance(self._stream, trio.SSLStream):
+        if self._tls is None:
             return True
-        stream = cast("trio.SSLStream[trio.abc.Stream]", self._stream)
         try:
             with trio.fail_after(self._settings.header_timeout):
-                await stream.do_handshake()
+                await self._tls.do_handshake()
         except (trio.BrokenResourceError, trio.TooSlowError):
             return False
-        if stream.selected_alpn_protocol() == "h2":
+        if self._tls.selected_alpn_protocol() == "h2":
             self._protocol = HTTP2(self._surroundings())
         return True
 
@@ -325,7 +323,7 @@ class Connection:
     async def spawn_app(
         self,
         app: hypercorn_typing.AppWrapper,
-        config: hypercorn_typing.Config,
+        config: ProtocolConfig,
         scope: Scope,
         respond: Respond,
     ) -> Callable[[dict[str, object]], Awaitable[None]]:
@@ -365,8 +363,10 @@ def _address(name: Callable[[], object]) -> tuple[str, int] | None:
         address = name()
     except OSError:
         return None
-    match address:
-        case (str(host), int(port), *_):
-            return host, port
-        case _:
-            return None
+    if isinstance(address, tuple):
+        match cast("tuple[object, ...]", address):
+            case (str(host), int(port), *_):
+                return host, port
+            case _:
+                return None
+    return None

@@ -58,6 +58,9 @@ class HTTP1(H11Protocol):
     delivers_itself = False
     """Answers are written by the task that sends them."""
 
+    keep_alive_requests: int
+    """Requests begun; counted by `H11Protocol` too, where it opens the stream."""
+
     def __init__(self, around: Surroundings) -> None:
         super().__init__(
             around.app,
@@ -73,7 +76,7 @@ class HTTP1(H11Protocol):
         settings = around.settings
         self.deadline = trio.current_time() + settings.header_timeout
         """When `expire` is due, on the Trio clock."""
-        self._limits = {
+        self._limits: dict[Phase, float] = {
             Phase.HEAD: settings.header_timeout,
             Phase.BODY: settings.body_timeout,
             Phase.ANSWER: math.inf,
@@ -81,11 +84,12 @@ class HTTP1(H11Protocol):
         }
         self._max_head = settings.max_header_bytes
         self._max_requests = settings.max_requests_per_connection
-        self._phase = Phase.HEAD
+        self._phase: Phase = Phase.HEAD
         self._paused = False  # h11 holds input that must wait for the answer under way
         self._ahead = 0  # bytes received while paused
         self._call: AppCall | None = None  # of the stream under way
-        self._response: Response | None = None  # its head, once sent
+        self._method = b""  # of the request under way
+        self._response: Response | None = None  # the head of its response, once sent
         self._tail = b""  # the last bytes of its body
 
     # What the connection asks.
@@ -215,6 +219,7 @@ class HTTP1(H11Protocol):
 
     async def _begin(self, request: h11.Request) -> bool:
         """Open the stream of a request, or refuse its head and return False."""
+        self._method = request.method
         headers = list(request.headers)
         upgrade = False
         size = len(request.target)
@@ -323,8 +328,7 @@ class HTTP1(H11Protocol):
         kind = _header(self._response, b"content-type") or b""
         return (
             kind.lower().startswith(b"text/event-stream")
-            and self.stream is not None
-            and self.stream.scope.get("method") != "HEAD"
+            and self._method != b"HEAD"
             and _header(self._response, b"content-length") is None
             and _header(self._response, b"content-encoding") is None
         )

@@ -14,7 +14,6 @@ from typing import cast
 
 import h2.events
 import h2.exceptions
-import priority
 import trio
 from h2.errors import ErrorCodes
 from hypercorn.events import Closed, Event, RawData
@@ -29,6 +28,7 @@ from hypercorn.protocol.events import (
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import BUFFER_HIGH_WATER, BufferCompleteError, H2Protocol, StreamBuffer
 from hypercorn.protocol.ws_stream import WSStream
+from priority.priority import DeadlockError
 
 from .asgi_call import AppCall
 from .http1 import AfterEOF
@@ -185,8 +185,8 @@ class HTTP2(H2Protocol):
         """Whether Hypercorn's streams can take this request; resets its stream if not."""
         stream_id = event.stream_id or 0
         headers = dict(event.headers or [])
-        path = cast("bytes", headers.get(b":path", b""))
-        method = cast("bytes", headers.get(b":method", b""))
+        path = headers.get(b":path", b"")
+        method = headers.get(b":method", b"")
         if not path or not path.isascii() or not method.isascii():
             self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return False
@@ -290,7 +290,7 @@ class HTTP2(H2Protocol):
         while not self.closed:
             try:
                 stream_id = next(self.priority)
-            except priority.DeadlockError:
+            except DeadlockError:
                 await self._flush()
                 await self._write()
                 await self.has_data.wait()

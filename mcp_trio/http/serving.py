@@ -11,11 +11,12 @@ from typing import cast
 import attrs
 import trio
 
-from .asgi_call import LOGGER, ASGIApp
-from .asgi_call import ConnectionHandle as ConnectionHandle
+from .asgi_call import LOGGER, ASGIApp, ConnectionHandle
 from .connection import Connection, ServiceParts
 from .hypercorn_glue import ProtocolConfig, WorkerContext
-from .serving_settings import ServingSettings as ServingSettings
+from .serving_settings import ServingSettings
+
+__all__ = ["ConnectionHandle", "HTTPService", "ServiceStatistics", "ServingSettings"]
 
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\n"
@@ -102,9 +103,7 @@ class HTTPService:
             RuntimeError: this service has been run before.
         """
         self._take_turn()
-        listeners = await trio.open_tcp_listeners(
-            port, host=host, backlog=self._settings.backlog
-        )
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
         for listener in listeners:
             # Accepted sockets inherit it: a peer that vanished without a word is found in time.
             listener.socket.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
@@ -187,7 +186,7 @@ class HTTPService:
                         continue
                     if error.errno not in _NO_CAPACITY:
                         raise
-                    LOGGER.error("cannot accept: %s; trying again in %s s", error, ACCEPT_PAUSE)  # noqa: TRY400
+                    LOGGER.error("cannot accept: %s; trying again in %s s", error, ACCEPT_PAUSE)
                     await trio.sleep(ACCEPT_PAUSE)
                     continue
                 if len(self._connections) < self._settings.max_connections:
@@ -236,5 +235,7 @@ def _base_urls(listeners: Sequence[trio.abc.Listener[trio.abc.Stream]]) -> list[
             scheme, bound = "https", secure.transport_listener
         if isinstance(bound, trio.SocketListener):
             host, port = bound.socket.getsockname()[:2]
-            urls.append(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
+            urls.append(
+                f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+            )
     return urls

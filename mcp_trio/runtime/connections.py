@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from types import TracebackType
 from typing import Literal, Self
@@ -159,9 +159,15 @@ class _Body(httpx2.AsyncByteStream):
     def __init__(self, stream: AsyncIterable[bytes]) -> None:
         self._stream = stream
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._stream:
-            yield part
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        parts = aiter(self._stream)
+        try:
+            async for part in parts:
+                yield part
+        finally:
+            # Here and now: left to the collector, the pool would learn of it late.
+            if isinstance(parts, AsyncGenerator):
+                await parts.aclose()
 
     async def aclose(self) -> None:
         close = getattr(self._stream, "aclose", None)
@@ -198,7 +204,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 ),
                 headers=request.headers.raw,
                 content=request.stream,
-                extensions=request.extensions,  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+                extensions=request.extensions,  # pyright: ignore
             )
         )
         if not isinstance(answer.stream, AsyncIterable):  # pragma: no cover  # by its contract

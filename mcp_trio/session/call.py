@@ -15,11 +15,13 @@ import attrs
 import trio
 
 from mcp_trio.errors import MCPError, RemoteError
-from mcp_trio.jsonrpc.messages import Error, Result
+from mcp_trio.jsonrpc.messages import Error, Notification, Result
 from mcp_trio.wire import JSONObject
 
 ProgressCallback: TypeAlias = Callable[[float, float | None, str | None], object]
 """Called with progress, total and message. May be a coroutine function."""
+
+NotificationCallback: TypeAlias = Callable[[Notification], None]
 
 QUEUED_PROGRESS = 64
 """Reports kept for a caller that is slow to look; the oldest go first."""
@@ -40,6 +42,7 @@ class PendingCall:
 
     method: str
     on_progress: ProgressCallback | None = None
+    on_notification: NotificationCallback | None = None
     reports: deque[Progress] = attrs.field(factory=lambda: deque[Progress](maxlen=QUEUED_PROGRESS))
     outcome: Result | MCPError | None = None
     _last: float | None = None

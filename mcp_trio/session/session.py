@@ -21,6 +21,7 @@ from mcp_trio.abc import Transport
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.peer import Peer
 from mcp_trio.eras.admission import error_message
+from mcp_trio.eras.stamps import Stamp
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
@@ -41,10 +42,11 @@ from mcp_trio.jsonrpc.messages import (
     Request,
     Result,
 )
-from mcp_trio.session.call import PendingCall, Progress, ProgressCallback
+from mcp_trio.session.call import NotificationCallback, PendingCall, Progress, ProgressCallback
 from mcp_trio.session.dispatch import handler_failed, sole_cause
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject, RequestId
+from mcp_trio.wire.meta import SUBSCRIPTION_ID
 
 logger = logging.getLogger("mcp_trio.session")
 
@@ -171,6 +173,8 @@ class Dispatcher:
         self._malformed = 0
         self._tasks = 0
         self._room = trio.Event()
+        self.stamp: Stamp | None = None
+        """Completes what this side sends; a client sets it once it knows the era."""
         self.on_idle_change: Callable[[], None] | None = None
         """Called when the number of running requests becomes zero or stops being zero."""
         self.on_unanswered: Callable[[RequestId], None] | None = None
@@ -266,6 +270,9 @@ class Dispatcher:
                 self._feed_batch(message, envelope.headers)
             case Malformed():
                 self._malformed += 1
+                if envelope.related is not None:
+                    self._lost(envelope.related, message.reason)
+                    return
                 logger.warning("unreadable message: %s", message.reason)
                 if message.answer is not None:
                     self.spawn(self._answer, message.answer)
@@ -396,7 +403,16 @@ class Dispatcher:
             case "notifications/progress":
                 self._progressed(notification.params or {})
             case _:
-                self.handler.notified(notification)
+                meta = (notification.params or {}).get("_meta")
+                if isinstance(meta, dict) and SUBSCRIPTION_ID in meta:
+                    self._subscribed(meta[SUBSCRIPTION_ID], notification)
+                else:
+                    self.handler.notified(notification)
+
+    def _subscribed(self, id_: object, notification: Notification) -> None:
+        pending = self.peer.pending.get(id_) if type(id_) is int else None
+        if pending is not None and pending.on_notification is not None:
+            pending.on_notification(notification)
 
     def _cancelled(self, params: JSONObject) -> None:
         """Cancel a request on the peer's word. Unknown, finished and malformed are ignored."""
@@ -435,6 +451,12 @@ class Dispatcher:
         elif isinstance(response, Error) and response.id is None:
             logger.warning("the peer could not read a message of ours: %.200s", response.message)
 
+    def _lost(self, id_: RequestId, reason: str) -> None:
+        """Fail a call of ours whose answer will not come, on the transport's word."""
+        pending = self.peer.resolve(id_)
+        if pending is not None:
+            pending.settle(TransportError(reason))
+
     # -- outbound ----------------------------------------------------------------
 
     async def send(self, message: Message, *, related: RequestId | None = None) -> None:
@@ -443,9 +465,12 @@ class Dispatcher:
         Raises:
             TransportClosedError, TransportError: the line is gone.
         """
-        if self._closed is not None:
+        if self._closed is not None or self._nursery is None:
             raise self._closed_error()
-        await self.transport.send(Envelope(message, related))
+        headers = None
+        if self.stamp is not None and isinstance(message, Request | Notification):
+            headers = self.stamp.headers(message)
+        await self.transport.send(Envelope(message, related, headers))
 
     def _closed_error(self) -> MCPError:
         reason = self._closed or TransportClosedError("the session has not been started")
@@ -473,7 +498,7 @@ class Dispatcher:
         *,
         timeout: float = math.inf,  # noqa: ASYNC109 - the peer has to be told, so a scope outside is not enough
         on_progress: ProgressCallback | None = None,
-        related: RequestId | None = None,
+        on_notification: NotificationCallback | None = None,
     ) -> JSONObject:
         """Send a request and wait for its result.
 
@@ -485,22 +510,25 @@ class Dispatcher:
             params: its parameters.
             timeout: seconds to wait for the answer.
             on_progress: called in this task with progress, total and message.
-            related: the peer's running request on whose behalf this one is sent.
+            on_notification: called, synchronously in the reader, with each notification
+                that names this request as its subscription.
 
         Raises:
             RemoteError: the peer answered with an error.
             RequestTimeoutError: no answer in time.
             TransportClosedError, TransportError: the line is gone.
         """
-        pending = PendingCall(method, on_progress)
+        pending = PendingCall(method, on_progress, on_notification)
         id_ = self.peer.issue(pending)
         if on_progress is not None:
             params = dict(params or {})
             params["_meta"] = {**cast("JSONObject", params.get("_meta") or {}), "progressToken": id_}
+        if self.stamp is not None:
+            params = self.stamp.params(params)
         reason = "the caller went away"
         try:
             with trio.move_on_after(timeout):
-                await self.send(Request(id_, method, params), related=related)
+                await self.send(Request(id_, method, params))
                 return await pending.wait()
             reason = "timeout"
             raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
@@ -513,9 +541,7 @@ class Dispatcher:
             if self.transport.abandon(id_) or method == "initialize":
                 return
             try:
-                await self.notify(
-                    "notifications/cancelled", {"requestId": id_, "reason": reason}, related=id_
-                )
+                await self.notify("notifications/cancelled", {"requestId": id_, "reason": reason})
             except MCPError:
                 logger.debug("the peer is gone and needs no cancellation of %s", method)
 

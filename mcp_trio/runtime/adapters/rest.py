@@ -130,11 +130,14 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
     size = 0
     # Closed here and now when left early; a generator left to the collector closes late.
     async with aclosing(response.aiter_raw()) as stream:
-        async for part in stream:
-            size += len(part)
-            if size > limit:
-                raise _too_large(limit)
-            parts.append(part)
+        try:
+            async for part in stream:
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+        except httpcore2.RemoteProtocolError as error:
+            raise _broke_off() from error
     return b"".join(parts)
 
 
@@ -263,18 +266,19 @@ async def _faults() -> AsyncGenerator[None]:
             retryable=True,
         ) from error
     except httpcore2.RemoteProtocolError as error:
-        # Without a cause the client only says that the peer hung up.
-        if error.__cause__ is not None:
-            raise _malformed("the upstream's answer is not valid HTTP") from error
-        raise _hung_up() from error
+        # With a plain text the client itself noticed that the peer hung up; else it wraps
+        # what its parser refused.
+        if error.args and isinstance(error.args[0], str):
+            raise _broke_off() from error
+        raise _malformed("the upstream's answer is not valid HTTP") from error
     except httpcore2.NetworkError as error:
-        raise _hung_up() from error
+        raise _broke_off() from error
 
 
-def _hung_up() -> StageError:
+def _broke_off() -> StageError:
     return StageError(
         Stage.ADAPTER_EXECUTION,
-        "the upstream closed the connection before its answer was complete",
+        "the upstream's answer broke off before it was complete",
         sub="disconnected",
         retryable=True,
     )

@@ -1,0 +1,1 @@
+"""`MCPClient`: one connection to one server, in whichever era the server speaks."""

@@ -1,0 +1,449 @@
+"""`MCPClient`: connect, find the era, call typed methods.
+
+The connection is a nursery of the `async with` block: leaving the block ends every
+call, tells the server what is still running, and closes the transport.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TypeAlias, TypeVar, cast
+
+import attrs
+import httpx2
+import trio
+
+from mcp_trio.abc import Transport
+from mcp_trio.client.listening import Changes
+from mcp_trio.engine.subscriptions import TOOLS_CHANGED
+from mcp_trio.eras.negotiate import Step, best_common, classify, following, nothing_common, supported_by
+from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
+from mcp_trio.errors import (
+    AlreadyConnectedError,
+    ConfigurationError,
+    MCPError,
+    MethodNotFoundError,
+    ProtocolError,
+    RemoteError,
+    TransportClosedError,
+)
+from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
+from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
+from mcp_trio.server.server import MCPServer
+from mcp_trio.session.call import ProgressCallback
+from mcp_trio.session.dispatch import sole_cause
+from mcp_trio.session.session import Dispatcher, Inbound, Runner
+from mcp_trio.transports.memory import MemoryTransport
+from mcp_trio.transports.streamable_http import StreamableHTTPTransport
+from mcp_trio.wire import (
+    REVISIONS,
+    CallToolResult,
+    DiscoverResult,
+    Implementation,
+    InitializeResult,
+    JSONObject,
+    ListToolsResult,
+    Revision,
+    ServerCapabilities,
+    Tool,
+)
+from mcp_trio.wire.basic import ClientCapabilities
+from mcp_trio.wire.converter import from_wire, to_wire
+from mcp_trio.wire.meta import SERVER_INFO
+from mcp_trio.wire.revisions import BY_DATE
+
+logger = logging.getLogger("mcp_trio.client")
+T = TypeVar("T")
+
+Target: TypeAlias = "str | MCPServer | Transport"
+
+
+@attrs.frozen(kw_only=True)
+class ClientOptions:
+    """Rarely needed settings of a client."""
+
+    info: Implementation = attrs.field(
+        factory=lambda: Implementation(name="mcp_trio", version="0")
+    )
+    """How the program calls itself."""
+    revisions: tuple[Revision, ...] = REVISIONS
+    """Revisions to speak, newest first. One alone forces it, without asking the server first."""
+    timeout: float = math.inf
+    """Seconds for a call that names no timeout of its own."""
+    probe_timeout: float = 10.0
+    """Seconds to wait for an answer while finding out the era."""
+
+
+class MCPClient:
+    """A connection to an MCP server.
+
+    Use it as `async with MCPClient(target) as client`. Cancelling the block, or leaving
+    it, ends every call. A failure in it surfaces as itself, not inside a group.
+    """
+
+    def __init__(self, target: Target, *, options: ClientOptions | None = None) -> None:
+        """Make a client; nothing is opened yet.
+
+        Args:
+            target: the URL of a Streamable HTTP endpoint, a server of this process, or any
+                `Transport`, which is taken over.
+            options: rarely needed settings.
+
+        Raises:
+            ConfigurationError: a target of another kind.
+        """
+        if isinstance(target, str) and not target.startswith(("http://", "https://")):
+            raise ConfigurationError(f"not an http or https URL: {target[:100]!r}")
+        self.options = options or ClientOptions()
+        self._target = target
+        self._exits = contextlib.AsyncExitStack()
+        self._entered = False
+        self._session: Dispatcher | None = None
+        self._revision: Revision | None = None
+        self._annotations: dict[str, tuple[ParamHeader, ...]] = {}
+        self._listeners: set[Changes] = set()
+        self.capabilities = ServerCapabilities()
+        """What the server offers; empty until connected."""
+        self.server_info: Implementation | None = None
+        """Who the server says it is; for display only."""
+        self.instructions: str | None = None
+        """The server's advice for the model."""
+
+    # -- connecting ----------------------------------------------------------------
+
+    async def __aenter__(self) -> MCPClient:
+        """Connect and find out the era.
+
+        Raises:
+            AlreadyConnectedError: the object has been connected before.
+            VersionMismatchError: no revision in common.
+            TransportError: the server cannot be reached.
+        """
+        if self._entered:
+            raise AlreadyConnectedError("this client has been connected before; make another one")
+        self._entered = True
+        await self._exits.__aenter__()
+        try:
+            await self._connect()
+        except BaseException as error:
+            cause = sole_cause(error)
+            try:
+                await self._exits.__aexit__(type(error), error, error.__traceback__)
+            except BaseExceptionGroup as group:
+                cause = sole_cause(group)
+            if cause is error:
+                raise
+            raise cause from None
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Close the connection, in the order opposite to opening; bounded in time."""
+        try:
+            return await self._exits.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as group:
+            cause = sole_cause(group)
+            if cause is error:
+                return False
+            raise cause from None
+
+    async def _connect(self) -> None:
+        transport = await self._transport()
+        nursery = await self._exits.enter_async_context(trio.open_nursery())
+        self._exits.callback(nursery.cancel_scope.cancel)
+        if isinstance(self._target, MCPServer):
+            ours, theirs = MemoryTransport.pair()
+            transport = ours
+            await nursery.start(_serve, self._target, theirs)
+        session = Dispatcher(cast("Transport", transport), _Callbacks(self))
+        self._session = session
+        await nursery.start(session.run)
+        await self._negotiate(transport)
+
+    async def _transport(self) -> Transport | None:
+        if isinstance(self._target, MCPServer):
+            return None
+        if isinstance(self._target, str):
+            client = await self._exits.enter_async_context(
+                httpx2.AsyncClient(
+                    timeout=httpx2.Timeout(None, connect=10.0),
+                    limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+                    follow_redirects=False,
+                    trust_env=False,
+                )
+            )
+            return StreamableHTTPTransport(self._target, client)
+        return self._target
+
+    async def _negotiate(self, transport: Transport | None) -> None:
+        ours = self.options.revisions
+        stateless = next((r for r in ours if r.stateless), None)
+        step = Step.INITIALIZE if stateless is None else Step.DISCOVER
+        error: MCPError | None = None
+        while step not in {Step.STATELESS, Step.HANDSHAKE, Step.FAIL}:
+            if step is Step.INITIALIZE:
+                await self._initialize(transport)
+                return
+            try:
+                await self._discover(cast("Revision", stateless))
+            except MCPError as failure:
+                error = failure
+                reply = classify(failure, ours)
+                stateless = best_common(supported_by(failure), ours) or stateless
+                step = following(step, reply)
+                if step is Step.INITIALIZE and all(r.stateless for r in ours):
+                    raise
+            else:
+                return
+        if error is not None and supported_by(error):
+            raise nothing_common(ours, supported_by(error)) from error
+        raise error or ProtocolError("the server's era could not be found out")
+
+    async def _discover(self, revision: Revision) -> None:
+        info = to_wire(self.options.info, revision)
+        self.session.stamp = StatelessStamp(
+            revision, info, {}, lambda name: self._annotations.get(name, ())
+        )
+        self._revision = revision
+        answer = await self.session.call("server/discover", timeout=self.options.probe_timeout)
+        found = self._read(answer, DiscoverResult)
+        chosen = best_common(
+            found.supported_versions, (r for r in self.options.revisions if r.stateless)
+        )
+        if chosen is not None and chosen is not revision:
+            self._revision = chosen
+            self.session.stamp = StatelessStamp(
+                chosen, info, {}, lambda name: self._annotations.get(name, ())
+            )
+        self.capabilities = found.capabilities
+        self.instructions = found.instructions
+        server_info = (found.meta or {}).get(SERVER_INFO)
+        if isinstance(server_info, dict):
+            self.server_info = from_wire(server_info, Implementation, self.revision)
+
+    async def _initialize(self, transport: Transport | None) -> None:
+        handshake = [r for r in self.options.revisions if not r.stateless]
+        session = self.session
+        session.stamp = HandshakeStamp(None)
+        answer = await session.call(
+            "initialize",
+            {
+                "protocolVersion": handshake[0].date,
+                "capabilities": to_wire(ClientCapabilities(), handshake[0]),
+                "clientInfo": to_wire(self.options.info, handshake[0]),
+            },
+            timeout=self.options.probe_timeout,
+        )
+        found = from_wire(answer, InitializeResult, handshake[0], where="result")
+        revision = BY_DATE.get(found.protocol_version)
+        if revision not in handshake:
+            raise nothing_common(self.options.revisions, [found.protocol_version])
+        self._revision = revision
+        stamp = session.stamp = HandshakeStamp(revision)
+        self.capabilities = found.capabilities
+        self.server_info = found.server_info
+        self.instructions = found.instructions
+        initialized = Notification("notifications/initialized")
+        await session.notify(initialized.method)
+        if isinstance(transport, StreamableHTTPTransport) and transport.session_id is not None:
+            await transport.listen(stamp.headers(initialized))
+
+    @property
+    def session(self) -> Dispatcher:
+        """The session below, for methods this class does not have.
+
+        Raises:
+            TransportClosedError: not connected.
+        """
+        if self._session is None:
+            raise TransportClosedError("the client is not connected")
+        return self._session
+
+    @property
+    def revision(self) -> Revision:
+        """The revision in use.
+
+        Raises:
+            TransportClosedError: not connected.
+        """
+        if self._revision is None:
+            raise TransportClosedError("the client is not connected")
+        return self._revision
+
+    # -- calling -------------------------------------------------------------------
+
+    def _read(self, answer: JSONObject, cls: type[T]) -> T:
+        kind = answer.pop("resultType", "complete")
+        if kind != "complete":
+            raise ProtocolError("the server sent a result of a type that was not asked for")
+        return from_wire(answer, cls, self.revision, where="result")
+
+    async def call(
+        self,
+        method: str,
+        params: JSONObject | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - the server has to be told
+        on_progress: ProgressCallback | None = None,
+    ) -> JSONObject:
+        """Call any method and get its result as it came; see `Dispatcher.call`."""
+        limit = self.options.timeout if timeout is None else timeout
+        return await self.session.call(method, params, timeout=limit, on_progress=on_progress)
+
+    async def ping(self) -> None:
+        """Ask for a sign of life; in the stateless era that is `server/discover`."""
+        await self.call("server/discover" if self.revision.stateless else "ping")
+
+    async def list_tools(self, cursor: str | None = None) -> ListToolsResult:
+        """Get one page of tools. A tool whose definition breaks the rules is left out, with a
+        warning, and so costs nobody the others.
+
+        Raises:
+            RemoteError: a cursor the server does not know.
+        """
+        answer = await self.call("tools/list", None if cursor is None else {"cursor": cursor})
+        listed = answer.get("tools")
+        if isinstance(listed, list):
+            tools = [tool for item in cast("list[object]", listed) if (tool := self._tool(item))]
+            result = self._read({**answer, "tools": []}, ListToolsResult)
+            return attrs.evolve(result, tools=tools)
+        return self._read(answer, ListToolsResult)
+
+    def _tool(self, item: object) -> Tool | None:
+        try:
+            tool = from_wire(cast("JSONObject", item), Tool, self.revision, where="tool")
+            self._annotations[tool.name] = param_headers(tool.input_schema)
+        except (MCPError, ParamHeaderError) as error:
+            name = item.get("name") if isinstance(item, dict) else None
+            logger.warning("tool %.100r is left out: %s", name, error)
+            return None
+        return tool
+
+    async def tools(self) -> AsyncIterator[Tool]:
+        """Walk over all tools, page by page.
+
+        Raises:
+            ProtocolError: the server gives the same cursor twice.
+        """
+        cursor: str | None = None
+        seen: set[str] = set()
+        while True:
+            page = await self.list_tools(cursor)
+            for tool in cast("list[Tool]", page.tools):
+                yield tool
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            if cursor in seen:
+                raise ProtocolError("the server's pages go round in circles")
+            seen.add(cursor)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - the server has to be told
+        on_progress: ProgressCallback | None = None,
+    ) -> CallToolResult:
+        """Call a tool.
+
+        Leaving early cancels the call on the server, whatever the transport.
+
+        Args:
+            name: of the tool.
+            arguments: by name.
+            timeout: seconds to wait.
+            on_progress: called with progress, total and message.
+
+        Returns:
+            What the tool answered; `is_error` when it failed.
+
+        Raises:
+            RemoteError: no such tool, or a fault of the protocol.
+            RequestTimeoutError: no answer in time.
+            TransportError: the line broke first.
+        """
+        params: JSONObject = {"name": name, "arguments": dict(arguments or {})}
+        answer = await self.call("tools/call", params, timeout=timeout, on_progress=on_progress)
+        return self._read(answer, CallToolResult)
+
+    @contextlib.asynccontextmanager
+    async def listen(self) -> AsyncIterator[Changes]:
+        """Hear of changes of the tool list while the block runs.
+
+        Iterating gives the method name of each change; a burst that nobody has looked at
+        yet is one change.
+        """
+        changes = Changes()
+        if not self.revision.stateless:
+            self._listeners.add(changes)
+            try:
+                yield changes
+            finally:
+                self._listeners.discard(changes)
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._subscribe, changes)
+            await changes.started()
+            yield changes
+            nursery.cancel_scope.cancel()
+
+    async def _subscribe(self, changes: Changes) -> None:
+        try:
+            await self.session.call(
+                "subscriptions/listen",
+                {"notifications": {"toolsListChanged": True}},
+                on_notification=changes.deliver,
+            )
+        except RemoteError as error:
+            changes.fail(error)
+        except MCPError as error:
+            changes.fail(error)
+        else:
+            changes.end()
+
+    def told(self, notification: Notification) -> None:
+        """Take a notification that belongs to no request. Called by the session."""
+        if notification.method == TOOLS_CHANGED:
+            for changes in self._listeners:
+                changes.deliver(notification)
+
+
+async def _serve(
+    server: MCPServer,
+    transport: Transport,
+    *,
+    task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    await server.serve(transport, task_status=task_status)
+
+
+class _Callbacks:
+    """What the client answers when the server asks: so far a ping."""
+
+    batches = False
+
+    def __init__(self, client: MCPClient) -> None:
+        self._client = client
+
+    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:  # noqa: ARG002 - the contract
+        if request.method != "ping":
+            raise MethodNotFoundError("Method not found")
+
+        async def run(inbound: Inbound) -> Result | Error:  # noqa: ARG001 - the contract
+            await trio.lowlevel.checkpoint()
+            return Result(request.id, {})
+
+        return run
+
+    def notified(self, notification: Notification) -> None:
+        self._client.told(notification)

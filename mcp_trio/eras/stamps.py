@@ -1,0 +1,84 @@
+"""What a client adds to its own messages: the per-request fields and the HTTP headers.
+
+The counterpart of `stateless.admit`. A stamp is chosen once, when the era is known, so
+nothing above asks for the revision again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from mcp_trio.framing import headers as names
+from mcp_trio.framing.headers import encode_value
+from mcp_trio.framing.param_headers import ParamHeader, build
+from mcp_trio.jsonrpc.messages import Notification, Request
+from mcp_trio.wire import METHODS, JSONObject, Revision
+from mcp_trio.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+
+
+class Stamp(Protocol):
+    """Completes the messages of one client."""
+
+    def params(self, params: JSONObject | None) -> JSONObject | None:
+        """The parameters as they are sent."""
+        ...
+
+    def headers(self, message: Request | Notification) -> dict[str, str]:
+        """The header fields that go with a message, for transports that have them."""
+        ...
+
+
+class HandshakeStamp:
+    """Adds the version header once a revision that has it was negotiated (H11)."""
+
+    def __init__(self, revision: Revision | None) -> None:
+        self._headers = (
+            {names.VERSION: revision.date} if revision and revision.version_header else {}
+        )
+
+    def params(self, params: JSONObject | None) -> JSONObject | None:
+        """Leave them alone."""
+        return params
+
+    def headers(self, message: Request | Notification) -> dict[str, str]:  # noqa: ARG002 - the contract
+        """The version, if the revision has the header."""
+        return self._headers
+
+
+class StatelessStamp:
+    """Adds who asks, in which revision and with which capabilities; mirrors it in headers."""
+
+    def __init__(
+        self,
+        revision: Revision,
+        info: JSONObject,
+        capabilities: JSONObject,
+        annotations: Callable[[str], tuple[ParamHeader, ...]],
+    ) -> None:
+        self._revision = revision
+        self._annotations = annotations
+        self._meta: JSONObject = {
+            PROTOCOL_VERSION: revision.date,
+            CLIENT_INFO: info,
+            CLIENT_CAPABILITIES: capabilities,
+        }
+
+    def params(self, params: JSONObject | None) -> JSONObject:
+        """Add the per-request fields; what the caller put into `_meta` stays."""
+        params = params or {}
+        meta = params.get("_meta")
+        return {**params, "_meta": {**cast("JSONObject", meta), **self._meta} if meta else self._meta}
+
+    def headers(self, message: Request | Notification) -> dict[str, str]:
+        """Version, method, name, and the mirrored arguments of a tool (N8, N9, N14)."""
+        made = {names.VERSION: self._revision.date, names.METHOD: message.method}
+        params = message.params or {}
+        method = METHODS.get(message.method)
+        name = params.get(method.named_by) if method and method.named_by else None
+        if isinstance(name, str):
+            made[names.NAME] = encode_value(name)
+            arguments = params.get("arguments")
+            if isinstance(arguments, dict) and (annotations := self._annotations(name)):
+                made.update(build(annotations, cast("JSONObject", arguments)))
+        return made

@@ -1,0 +1,204 @@
+"""The client's end of Streamable HTTP, both shapes of it (sections 5 and 6).
+
+Every message is its own POST; the answers of all of them come out of one `receive`.
+The HTTP client is handed in, so this is tested without a socket. No method name is
+read: which headers go with a message was decided by the era's stamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import trio
+
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.errors import TransportClosedError, TransportError
+from mcp_trio.framing.gate import EVENT_STREAM, JSON
+from mcp_trio.framing.headers import SESSION_ID
+from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
+from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import Error, Malformed, Request, Result
+from mcp_trio.wire.basic import RequestId
+
+MAX_EVENT = 16 * 1024 * 1024
+CLOSE_TIMEOUT = 2.0
+"""Seconds that ending the session may take."""
+
+
+class StreamableHTTPTransport:
+    """A line to one endpoint URL."""
+
+    def __init__(
+        self, url: str, client: httpx2.AsyncClient, *, max_event: int = MAX_EVENT, buffer: int = 64
+    ) -> None:
+        """Make one.
+
+        Args:
+            url: the endpoint, used exactly as given.
+            client: sends the requests; stays the caller's. Give it no read timeout.
+            max_event: bytes of one answer or event.
+            buffer: messages that may wait to be received.
+        """
+        self._url = url
+        self._client = client
+        self._max_event = max_event
+        self._arrived, self._incoming = trio.open_memory_channel[Envelope](buffer)
+        self._nursery: trio.Nursery | None = None
+        self._pumping = trio.Event()
+        self._closing = trio.Event()
+        self._requests: dict[RequestId, trio.CancelScope] = {}
+        self._stream: trio.CancelScope | None = None
+        self.session_id: str | None = None
+        """The session the server assigned, None where there is none."""
+
+    async def pump(self) -> None:
+        """Hold the tasks of the running POSTs until closed."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._pumping.set()
+            await self._closing.wait()
+            nursery.cancel_scope.cancel()
+
+    async def send(self, envelope: Envelope) -> None:
+        """Send one message. A request returns at once, its answer is received later.
+
+        Raises:
+            TransportClosedError: closed.
+            TransportError: the server cannot be reached or refuses a notification.
+        """
+        await self._pumping.wait()
+        if self._closing.is_set() or self._nursery is None:
+            raise TransportClosedError("the transport is closed")
+        body = codec.encode(envelope.message)
+        headers = self._headers(dict(envelope.headers or {}))
+        if isinstance(envelope.message, Request):
+            scope = self._requests[envelope.message.id] = trio.CancelScope()
+            self._nursery.start_soon(self._request, envelope.message.id, body, headers, scope)
+            return
+        try:
+            response = await self._client.post(self._url, content=body, headers=headers)
+        except httpx2.HTTPError as error:
+            raise TransportError(f"POST failed: {error}") from error
+        if response.status_code >= 400:
+            raise TransportError(f"the server answered {response.status_code} to a notification")
+
+    def _headers(self, extra: dict[str, str]) -> dict[str, str]:
+        extra["accept"] = f"{JSON}, {EVENT_STREAM}"
+        extra["content-type"] = JSON
+        if self.session_id is not None:
+            extra[SESSION_ID] = self.session_id
+        return extra
+
+    async def _request(
+        self, id_: RequestId, body: bytes, headers: dict[str, str], scope: trio.CancelScope
+    ) -> None:
+        try:
+            with scope:
+                try:
+                    async with self._client.stream(
+                        "POST", self._url, content=body, headers=headers
+                    ) as response:
+                        await self._answer(id_, response)
+                except (httpx2.HTTPError, EventTooLargeError) as error:
+                    await self._lost(id_, f"POST failed: {type(error).__name__} {error}".rstrip())
+        finally:
+            if self._requests.get(id_) is scope:
+                del self._requests[id_]
+
+    async def _lost(self, id_: RequestId, reason: str) -> None:
+        await self._arrived.send(Envelope(Malformed(reason, None), id_))
+
+    async def _answer(self, id_: RequestId, response: httpx2.Response) -> None:
+        if SESSION_ID in response.headers and response.is_success:
+            self.session_id = response.headers[SESSION_ID]
+        media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media == EVENT_STREAM:
+            answered = False
+            async for message in self._events(response):
+                answered = answered or _answers(message, id_)
+                await self._arrived.send(Envelope(message))
+            if not answered:
+                await self._lost(id_, "the stream ended before the answer")
+            return
+        message = codec.decode(await self._read(response)) if media == JSON else None
+        match message:
+            case Result() if message.id == id_:
+                await self._arrived.send(Envelope(message))
+            case Error() if message.id == id_ or message.id is None:
+                # A refusal before the id could be read still belongs to this POST.
+                answer = Error(id_, message.code, message.message, message.data)
+                await self._arrived.send(Envelope(answer))
+            case _:
+                await self._lost(id_, f"the server answered {response.status_code} without a reply")
+
+    async def _read(self, response: httpx2.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > self._max_event:
+                raise EventTooLargeError(f"an answer is larger than {self._max_event} bytes")
+        return bytes(body)
+
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[codec.Message]:
+        decoder = SSEDecoder(self._max_event)
+        async for chunk in response.aiter_bytes():
+            for event in decoder.receive(chunk):
+                if event.data and event.event == "message":
+                    yield codec.decode(event.data.encode())
+
+    async def listen(self, headers: dict[str, str]) -> None:
+        """Open the stream of messages that belong to no request; does not wait for it.
+
+        A server that has none answers 405, which is no error.
+        """
+        await self._pumping.wait()
+        if self._nursery is not None and self._stream is None:
+            self._stream = trio.CancelScope()
+            self._nursery.start_soon(self._standalone, self._headers(dict(headers)), self._stream)
+
+    async def _standalone(self, headers: dict[str, str], scope: trio.CancelScope) -> None:
+        headers["accept"] = EVENT_STREAM
+        headers.pop("content-type")
+        with scope:
+            try:
+                async with self._client.stream("GET", self._url, headers=headers) as response:
+                    media = response.headers.get("content-type", "")
+                    if response.is_success and media.startswith(EVENT_STREAM):
+                        async for message in self._events(response):
+                            await self._arrived.send(Envelope(message))
+            except (httpx2.HTTPError, EventTooLargeError):
+                self._stream = None
+
+    async def receive(self) -> Envelope:
+        """Wait for a message of any stream."""
+        try:
+            return await self._incoming.receive()
+        except trio.ClosedResourceError as error:
+            raise trio.EndOfChannel from error
+
+    def abandon(self, request_id: RequestId) -> bool:
+        """Close the request's own stream; without a session that is the cancellation (N7)."""
+        scope = self._requests.pop(request_id, None)
+        if scope is not None:
+            scope.cancel()
+        return self.session_id is None
+
+    async def aclose(self) -> None:
+        """End the session, if there is one, and every stream. Bounded in time."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        try:
+            if self.session_id is not None:
+                with trio.move_on_after(CLOSE_TIMEOUT):
+                    await self._client.delete(self._url, headers={SESSION_ID: self.session_id})
+        except httpx2.HTTPError:
+            pass  # the server forgets the session by itself
+        finally:
+            self._arrived.close()
+            self._incoming.close()
+
+
+def _answers(message: codec.Message, id_: RequestId) -> bool:
+    return isinstance(message, Result | Error) and message.id == id_
