@@ -21,6 +21,11 @@ from mcp_trio.catalog.schedule import Schedule, is_stale, is_suspicious
 from mcp_trio.catalog.snapshot import Compiler, Fault, Quarantined, Snapshot, Step
 from mcp_trio.server.providers import ProviderHost, ToolSet
 
+FEW = 4
+"""Up to so many changed entries are compiled in the loop's own thread."""
+SMALL = 1_000
+"""Above so many operations every step is made in a worker thread."""
+
 _log = logging.getLogger("mcp_trio.catalog")
 
 
@@ -341,11 +346,14 @@ class CatalogActor:
         names = {str(e.view.get("name")) for e in reading.entries if e.view is not None}
         names |= {member.operation.name for member in before.waiting.values()}
         reserved = frozenset(name for name in names if self._is_reserved(name))
-        step = await trio.to_thread.run_sync(
-            partial(before.advance, reading, self._compiler, reserved.__contains__),
-            abandon_on_cancel=True,
-            limiter=self._compiling,
-        )
+        make = partial(before.advance, reading, self._compiler, reserved.__contains__)
+        if len(reading.entries) + len(before.waiting) <= FEW and len(before.members) <= SMALL:
+            # Done before a thread would have started.
+            step = make()
+        else:
+            step = await trio.to_thread.run_sync(
+                make, abandon_on_cancel=True, limiter=self._compiling
+            )
         self._swap(before, step)
 
     def _swap(self, before: Snapshot, step: Step) -> None:

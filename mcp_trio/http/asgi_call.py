@@ -10,6 +10,7 @@ it reads on, so news of a lost peer always gets through.
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Protocol, cast
 
 import trio
@@ -202,7 +203,8 @@ class AppCall:
                     self._scope["path"],
                 )
             if not self._peer_gone():
-                await self._respond(None)
+                with suppress(trio.BrokenResourceError):
+                    await self._respond(None)
                 await self._link.deliver()
         finally:
             self._link.end_call(self)

@@ -168,6 +168,7 @@ class Connection:
     async def _release(self) -> None:
         """End what is left; called cancelled, it does not wait."""
         try:
+            # On the usual way out they know already; after a fault or a cancel they do not.
             await self._lose_calls()
         finally:
             self.broken |= self._protocol.cut_short
@@ -176,6 +177,7 @@ class Connection:
     # Reading.
 
     async def _read_until_closing(self) -> None:
+        """Feed the protocol object until it, or the peer, or a drain wants the end."""
         draining = self._parts.context.draining
         while True:
             await self.flush()

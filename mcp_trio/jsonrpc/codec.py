@@ -109,11 +109,13 @@ def _read(value: object, limits: CodecLimits) -> Single:
         return _fault(INVALID_REQUEST, "Invalid request: a message is a JSON object")
     message = cast("JSONObject", value)
     id_ = _usable_id(message.get("id"), limits)
+    if "method" not in message and ("result" in message or "error" in message):
+        return _read_response(message, id_)
     if message.get("jsonrpc") != "2.0":
         return _fault(INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"', id_)
-    if "method" in message:
-        return _read_call(message, id_)
-    return _read_response(message, id_)
+    if "method" not in message:
+        return _fault(INVALID_REQUEST, 'Invalid request: no "method"', id_)
+    return _read_call(message, id_)
 
 
 def _read_call(message: JSONObject, id_: RequestId | None) -> Single:
@@ -122,7 +124,7 @@ def _read_call(message: JSONObject, id_: RequestId | None) -> Single:
         return _fault(INVALID_REQUEST, 'Invalid request: "method" must be a string', id_)
     if "result" in message or "error" in message:
         return _fault(INVALID_REQUEST, "Invalid request: both a call and an answer", id_)
-    if params is not None and not isinstance(params, dict) or ("params" in message and params is None):
+    if not isinstance(message.get("params", {}), dict):
         return _fault(INVALID_REQUEST, 'Invalid request: "params" must be an object', id_)
     arguments = cast("JSONObject | None", params)
     if id_ is not None:
@@ -133,11 +135,12 @@ def _read_call(message: JSONObject, id_: RequestId | None) -> Single:
 
 
 def _read_response(message: JSONObject, id_: RequestId | None) -> Single:
+    """Read an answer. One that is malformed is not answered, only noted for its id."""
     result, error = message.get("result"), message.get("error")
-    if ("result" in message) == ("error" in message):
-        if "result" in message:
-            return Malformed("an answer with both a result and an error", None)
-        return _fault(INVALID_REQUEST, 'Invalid request: no "method"', id_)
+    if message.get("jsonrpc") != "2.0":
+        return Malformed('an answer whose "jsonrpc" is not "2.0"', None, id_)
+    if "result" in message and "error" in message:
+        return Malformed("an answer with both a result and an error", None, id_)
     if isinstance(result, dict):
         if id_ is None:
             return Malformed("a result without a usable id", None)
@@ -147,7 +150,8 @@ def _read_response(message: JSONObject, id_: RequestId | None) -> Single:
         code, text = fields.get("code"), fields.get("message")
         if type(code) is int and type(text) is str:
             return Error(id_, code, text, fields.get("data"))
-    return Malformed("an answer whose result or error is not an object of the right shape", None)
+    reason = "an answer whose result or error is not an object of the right shape"
+    return Malformed(reason, None, id_)
 
 
 def encode(message: Message) -> bytes:
@@ -158,10 +162,7 @@ def encode(message: Message) -> bytes:
     """
     if isinstance(message, Batch):
         return b"[" + b",".join([encode(item) for item in message.items]) + b"]"
-    try:
-        return _encode(_plain(message))
-    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError) as error:
-        raise EncodeError(f"cannot be written as JSON: {error}") from error
+    return encode_value(_plain(message))
 
 
 def _plain(message: Single) -> dict[str, Any]:
@@ -198,7 +199,7 @@ def encode_value(value: object) -> bytes:
     """
     try:
         return _encode(value)
-    except (UnicodeEncodeError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise EncodeError(f"cannot be written as JSON: {error}") from error
 
 

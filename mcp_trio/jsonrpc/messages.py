@@ -57,6 +57,8 @@ class Malformed:
 
     reason: str
     answer: Error | None
+    lost: RequestId | None = None
+    """The id of the answer that could not be read: whoever waits for it waits in vain."""
 
 
 Response: TypeAlias = Result | Error

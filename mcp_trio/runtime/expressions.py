@@ -6,6 +6,7 @@ upstream bodies may hold what must not be logged. Trees of expressions are `mapp
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -106,8 +107,9 @@ class Expression:
             raise ExpressionError(f"failed on this data ({type(error).__name__})") from error
 
 
+@functools.lru_cache(maxsize=4_096)
 def compile_expression(source: str) -> Expression:
-    """Compile.
+    """Compile. Operations say the same things over and over, so the latest are kept.
 
     Raises:
         ExpressionError: not JMESPath, too long, or it calls a function that does not exist.

@@ -12,6 +12,7 @@ place. The expression language itself is in `expressions`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, cast
 
@@ -33,6 +34,8 @@ MAX_INPUT_NODES = 500_000
 """Values in the context a mapping is applied to."""
 MAX_OUTPUT_NODES = 200_000
 """Values a mapping may produce."""
+
+_DIGITS = re.compile(r"-?[0-9]{1,1000}")
 
 Node: TypeAlias = Callable[[Mapping[str, object]], object]
 
@@ -234,11 +237,10 @@ def plain_text(value: object) -> str:
 
 def _as_integer(value: object) -> int:
     if isinstance(value, str):
-        try:
-            # int() also takes underscores, spaces and other scripts' digits.
-            return int(value) if value.lstrip("-").isascii() and "_" not in value else int("x")
-        except ValueError:
-            raise ValueError("is not an integer") from None
+        # int() alone also takes underscores, spaces and other scripts' digits.
+        if _DIGITS.fullmatch(value) is not None:
+            return int(value)
+        raise ValueError("is not an integer")
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if type(value) is int:

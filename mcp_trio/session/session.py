@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias, cast
 
@@ -172,6 +173,7 @@ class Dispatcher:
         self._closed: MCPError | None = None
         self._malformed = 0
         self._tasks = 0
+        self._farewells: deque[_Farewell] = deque()
         self._room = trio.Event()
         self.stamp: Stamp | None = None
         """Completes what this side sends; a client sets it once it knows the era."""
@@ -537,13 +539,39 @@ class Dispatcher:
                 await self._tell_abandoned(id_, method, reason)
 
     async def _tell_abandoned(self, id_: int, method: str, reason: str) -> None:
+        """Tell the peer, and wait for that a second at most.
+
+        The telling itself is a task of the session: when thousands of calls are cancelled
+        at once, the last of them is told although its caller has long gone.
+        """
+        if self.transport.abandon(id_) or method == "initialize" or self._nursery is None:
+            return
+        farewell = _Farewell({"requestId": id_, "reason": reason})
+        self._farewells.append(farewell)
+        if len(self._farewells) == 1:
+            self.spawn(self._say_farewells)
         with trio.move_on_after(ABANDON_TIMEOUT, shield=True):
-            if self.transport.abandon(id_) or method == "initialize":
-                return
-            try:
-                await self.notify("notifications/cancelled", {"requestId": id_, "reason": reason})
-            except MCPError:
-                logger.debug("the peer is gone and needs no cancellation of %s", method)
+            await farewell.said.wait()
+
+    async def _say_farewells(self) -> None:
+        try:
+            while self._farewells:
+                # It stays in the queue while it is sent, which keeps this task the only one.
+                await self.notify("notifications/cancelled", self._farewells[0].params)
+                self._farewells.popleft().said.set()
+        except MCPError:
+            logger.debug("the peer is gone and needs no cancellations")
+        finally:
+            while self._farewells:
+                self._farewells.popleft().said.set()
+
+
+@attrs.frozen
+class _Farewell:
+    """A cancellation on its way to the peer."""
+
+    params: JSONObject
+    said: trio.Event = attrs.field(factory=trio.Event)
 
 
 @attrs.frozen

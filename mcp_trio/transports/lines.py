@@ -10,6 +10,7 @@ from collections import deque
 
 import trio
 import trio.abc
+import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import INVALID_REQUEST, ErrorCode, TransportClosedError, TransportError
@@ -19,6 +20,9 @@ from mcp_trio.jsonrpc.messages import Error, Malformed
 from mcp_trio.wire.basic import RequestId
 
 MAX_LINE = 16 * 1024 * 1024
+MAX_BUFFER = 1024 * 1024
+FLUSH_TIMEOUT = 2.0
+"""Seconds that closing waits for a peer to read what was sent."""
 CHUNK = 65536
 
 
@@ -31,7 +35,7 @@ class LineTransport:
         outgoing: trio.abc.SendStream,
         *,
         max_line: int = MAX_LINE,
-        buffer: int = 64,
+        max_buffer: int = MAX_BUFFER,
     ) -> None:
         """Make one.
 
@@ -39,42 +43,56 @@ class LineTransport:
             incoming: where the peer's lines come from.
             outgoing: where ours go.
             max_line: bytes; a longer line is skipped and answered with an error.
-            buffer: lines that may wait for a peer that reads slowly.
+            max_buffer: bytes that may wait for a peer that reads slowly; then senders wait.
         """
         self._incoming = incoming
         self._outgoing = outgoing
         self._decoder = LineDecoder(max_line)
         self._lines: deque[bytes | Oversized] = deque()
         self._ended = False
+        self._max_buffer = max_buffer
+        self._outbox: deque[bytes] = deque()
+        self._waiting = 0
+        """Bytes in the outbox."""
+        self._room = trio.lowlevel.ParkingLot()
+        self._work = trio.lowlevel.ParkingLot()
+        self._pumped: trio.Event | None = None
+        """Set when the pump has ended; None while it was never started."""
         self._closed = False
         self._broken: BaseException | None = None
-        self._to_write, self._written = trio.open_memory_channel[bytes](buffer)
-        self._flushed = trio.Event()
-        self._pumping = False
 
     async def send(self, envelope: Envelope) -> None:
-        """Queue one line; waits while the buffer is full."""
+        """Queue one line; waits while too much is queued already."""
         data = codec.encode(envelope.message) + b"\n"
+        await trio.lowlevel.checkpoint()
+        while self._waiting >= self._max_buffer and not self._closed and self._broken is None:
+            await self._room.park()
+        if self._closed:
+            raise TransportClosedError("the line is closed")
         if self._broken is not None:
             raise TransportError("the peer is gone") from self._broken
-        try:
-            await self._to_write.send(data)
-        except trio.ClosedResourceError as error:
-            raise TransportClosedError("the line is closed") from error
-        except trio.BrokenResourceError as error:
-            raise TransportError("the peer is gone") from error
+        self._outbox.append(data)
+        self._waiting += len(data)
+        self._work.unpark_all()
 
     async def pump(self) -> None:
         """Write the buffer out until the line is closed or breaks."""
-        self._pumping = True
+        self._pumped = trio.Event()
         try:
-            async with self._written:
-                async for data in self._written:
-                    await self._outgoing.send_all(data)
+            while self._outbox or not self._closed:
+                if not self._outbox:
+                    await self._work.park()
+                    continue
+                data = b"".join(self._outbox)
+                self._outbox.clear()
+                await self._outgoing.send_all(data)
+                self._waiting -= len(data)
+                self._room.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             self._broken = error
         finally:
-            self._flushed.set()
+            self._room.unpark_all()
+            self._pumped.set()
 
     async def receive(self) -> Envelope:
         """Wait for a line. Lines that are no message come as `Malformed`."""
@@ -106,14 +124,18 @@ class LineTransport:
         return False
 
     async def aclose(self) -> None:
-        """Write out what was sent, then close both streams. Waits as long as the caller lets it."""
+        """Write out what was sent, `FLUSH_TIMEOUT` seconds at most, then close both streams."""
         if self._closed:
             return
         self._closed = True
-        self._to_write.close()
+        self._work.unpark_all()
+        self._room.unpark_all()
         try:
-            if self._pumping:
-                await self._flushed.wait()
+            with trio.move_on_after(FLUSH_TIMEOUT):
+                if self._pumped is None:
+                    await self.pump()
+                else:
+                    await self._pumped.wait()
         finally:
             await self._outgoing.aclose()
             await self._incoming.aclose()

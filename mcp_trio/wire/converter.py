@@ -2,18 +2,21 @@
 
 Reading is strict about types (nothing is coerced) and tolerant of unknown keys, which
 a class with an `extra` field keeps (B12). Writing leaves out what the revision does
-not have and what is not set. The only module above the codec where `Any` is at home.
+not have and what is not set; an extra key never stands in for a field of the class.
+The only module above the codec where `Any` is at home.
 """
 
 from __future__ import annotations
 
+import itertools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 import cattrs
 import msgspec
+from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from mcp_trio.errors import InvalidParamsError
@@ -24,6 +27,8 @@ from mcp_trio.wire.revisions import REVISIONS, Revision
 
 T = TypeVar("T")
 EXTRA = "extra"
+MAX_FAULTS = 8
+"""Places named in one error."""
 
 
 def camel(name: str) -> str:
@@ -61,10 +66,15 @@ def _number(value: Any, _: Any) -> float:
     raise TypeError("expected a number")
 
 
-def _id_or_token(value: Any, _: Any) -> int | str:
-    if type(value) in {int, str}:
-        return cast("int | str", value)
+def _id_or_token(value: Any, target: Any) -> int | str | None:
+    if type(value) in {int, str} or (value is None and types.NoneType in get_args(target)):
+        return cast("int | str | None", value)
     raise TypeError("expected a string or an integer")
+
+
+def _is_id_or_token(target: Any) -> bool:
+    """Tell whether the type is an id or a token, optional or not."""
+    return set(get_args(target)) - {types.NoneType} == {int, str}
 
 
 def _overrides(cls: type, revision: Revision) -> dict[str, Any]:
@@ -80,6 +90,18 @@ def _overrides(cls: type, revision: Revision) -> dict[str, Any]:
             and not field.metadata.get(ALWAYS, False),
         )
     return marks
+
+
+def _wire_names(cls: Any) -> frozenset[str]:
+    """The keys that mean something to a class, in whatever revision."""
+    return frozenset(wire_name(field) for field in attrs.fields(cls) if field.name != EXTRA)
+
+
+def _with_extra(plain: dict[str, Any], extra: JSONObject, cls: Any) -> dict[str, Any]:
+    if extra:
+        known = _wire_names(cls)
+        plain.update((key, value) for key, value in extra.items() if key not in known)
+    return plain
 
 
 def _is_wire_class(cls: Any) -> bool:
@@ -98,9 +120,7 @@ def _build(revision: Revision) -> cattrs.Converter:
     converter.register_structure_hook(int, _plain(int, wanted="an integer"))
     converter.register_structure_hook(bool, _plain(bool, wanted="true or false"))
     converter.register_structure_hook(float, _number)
-    converter.register_structure_hook_func(
-        lambda t: t == int | str or t == str | int, _id_or_token
-    )
+    converter.register_structure_hook_func(_is_id_or_token, _id_or_token)
     converter.register_structure_hook_func(
         lambda t: t == JSONObject, _plain(dict, wanted="an object")
     )
@@ -120,7 +140,7 @@ def _build(revision: Revision) -> cattrs.Converter:
         if tag is not None:
             return lambda value: {"type": tag, **plain(value)}
         if any(field.name == EXTRA for field in attrs.fields(cls)):
-            return lambda value: {**plain(value), **value.extra} if value.extra else plain(value)
+            return lambda value: _with_extra(plain(value), value.extra, cls)
         return plain
 
     def structure_class(cls: Any) -> Callable[[Any, Any], Any]:
@@ -132,7 +152,7 @@ def _build(revision: Revision) -> cattrs.Converter:
             for field in attrs.fields(cls)
         }
         plain = make_dict_structure_fn(cls, converter, **renames)
-        known = {wire_name(field) for field in attrs.fields(cls)}
+        known = _wire_names(cls)
         keeps = any(field.name == EXTRA for field in attrs.fields(cls))
 
         def structure(value: Any, target: Any) -> Any:
@@ -146,6 +166,18 @@ def _build(revision: Revision) -> cattrs.Converter:
 
         return structure
 
+    def structure_list(target: Any) -> Callable[[Any, Any], Any]:
+        # cattrs would walk over anything that can be walked over, a string for one.
+        plain = list_structure_factory(target, converter)
+
+        def structure(value: Any, target: Any) -> Any:
+            if not isinstance(value, list):
+                raise TypeError("expected an array")
+            return plain(value, target)
+
+        return structure
+
+    converter.register_structure_hook_factory(lambda t: get_origin(t) is list, structure_list)
     converter.register_unstructure_hook_factory(_is_wire_class, unstructure_class)
     converter.register_structure_hook_factory(_is_wire_class, structure_class)
 
@@ -154,7 +186,8 @@ def _build(revision: Revision) -> cattrs.Converter:
     def structure_content(value: Any, _: Any) -> Any:
         if not isinstance(value, dict):
             raise TypeError("expected an object")
-        cls = by_tag.get(value.get("type"))  # type: ignore[arg-type]  # any JSON value may stand there
+        tag: Any = value.get("type")
+        cls = by_tag.get(tag) if isinstance(tag, str) else None
         if cls is None:
             raise TypeError("unknown content type")
         return converter.structure(value, cls)
@@ -195,17 +228,25 @@ def from_wire(
     """
     try:
         return converter_for(revision).structure(value, cls)
-    except cattrs.BaseValidationError as error:
-        faults = cattrs.transform_error(error, path=where, format_exception=_fault)
-        raise InvalidParamsError("; ".join(faults[:8])) from error
-    except TypeError as error:
-        raise InvalidParamsError(f"{where}: {error}") from error
+    except (cattrs.BaseValidationError, TypeError) as error:
+        faults = itertools.islice(_faults(error, where), MAX_FAULTS)
+        raise InvalidParamsError("; ".join(faults)) from error
 
 
-def _fault(error: BaseException, _: type | None) -> str:
-    if isinstance(error, KeyError):
-        return "missing"
-    return str(error)
+def _faults(error: BaseException, where: str) -> Iterator[str]:
+    """Each place that does not fit, spelled as on the wire, and what is wrong there."""
+    match error:
+        case cattrs.ClassValidationError():
+            names = {field.name: wire_name(field) for field in attrs.fields(error.cl)}
+            for fault, note in error.group_exceptions()[0]:
+                yield from _faults(fault, f"{where}.{names[note.name]}")
+        case cattrs.IterableValidationError():
+            for fault, place in error.group_exceptions()[0]:
+                yield from _faults(fault, f"{where}[{place.index}]")
+        case KeyError():
+            yield f"{where} is missing"
+        case _:
+            yield f"{where}: {error}"
 
 
 __all__ = ["REVISIONS", "camel", "converter_for", "from_wire", "in_revision", "to_wire"]

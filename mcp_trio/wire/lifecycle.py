@@ -11,7 +11,7 @@ from mcp_trio.wire.basic import (
     ServerCapabilities,
 )
 from mcp_trio.wire.marks import defaulted, optional
-from mcp_trio.wire.revisions import R2025_03_26, R2026_07_28
+from mcp_trio.wire.revisions import R2026_07_28
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +31,7 @@ class InitializeResult:
     protocol_version: str
     capabilities: ServerCapabilities
     server_info: Implementation
-    instructions: str | None = optional(since=R2025_03_26)
+    instructions: str | None = optional()
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])
 

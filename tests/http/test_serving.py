@@ -2,10 +2,12 @@
 
 import errno
 import logging
+import math
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -14,74 +16,7 @@ import trio.testing
 from mcp_trio.http.asgi_call import ConnectionHandle, Receive, Scope, Send
 from mcp_trio.http.serving import HTTPService, ServingSettings
 
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
-
-
-async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    await send(
-        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]}
-    )
-    await send({"type": "http.response.body", "body": b"hello"})
-
-
-class Gate:
-    """An application that answers when it is told to."""
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.ended = 0
-        self.open = trio.Event()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.running += 1
-        try:
-            await self.open.wait()
-            await hello(scope, receive, send)
-        finally:
-            self.ended += 1
-
-    async def wait_running(self, count: int) -> None:
-        while self.running < count:
-            await trio.testing.wait_all_tasks_blocked()
-            await trio.lowlevel.checkpoint()
-
-
-@asynccontextmanager
-async def started(service: HTTPService) -> AsyncIterator[tuple[int, trio.Event]]:
-    """Run ``service``; give its port and an event set when `run` has returned."""
-    returned = trio.Event()
-
-    async def run(task_status: trio.TaskStatus[list[str]]) -> None:
-        await service.run("127.0.0.1", 0, task_status=task_status)
-        returned.set()
-
-    async with trio.open_nursery() as nursery:
-        urls = await nursery.start(run)
-        with trio.fail_after(10):
-            yield int(urls[0].rpartition(":")[2]), returned
-        nursery.cancel_scope.cancel()
-    statistics = service.statistics()
-    assert (statistics.connections, statistics.requests_in_flight) == (0, 0)
-
-
-async def connect(port: int) -> trio.SocketStream:
-    return await trio.open_tcp_stream("127.0.0.1", port)
-
-
-async def read_all(stream: trio.abc.ReceiveStream) -> bytes:
-    return b"".join([bytes(chunk) async for chunk in stream])
-
-
-async def read_until(stream: trio.abc.ReceiveStream, end: bytes) -> bytes:
-    data = b""
-    while end not in data:
-        chunk = await stream.receive_some()
-        assert chunk, f"end of file before {end!r} in {data!r}"
-        data += chunk
-    return data
-
+from .serving_tools import GET, Gate, connect, hello, read_all, read_until, started
 
 # Starting.
 
@@ -362,18 +297,22 @@ async def test_a_hard_stop_runs_the_callbacks_and_cancels_the_requests() -> None
         extensions["mcp_trio.connection"].on_disconnect(told.set)
         await gate(scope, receive, send)
 
-    async with started(HTTPService(app)) as (port, _):
-        async with await connect(port) as stream:
-            await stream.send_all(GET)
-            await gate.wait_running(1)
-            assert not told.is_set()
-    # `started` cancels while the connection is already closed or still open: both are lost peers.
+    # The client outlives the service.
+    async with AsyncExitStack() as clients, started(HTTPService(app)) as (port, _):
+        stream = await clients.enter_async_context(await connect(port))
+        await stream.send_all(GET)
+        await gate.wait_running(1)
+        assert not told.is_set()
     assert told.is_set()
     assert gate.ended == 1
 
 
+def open_descriptors() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
 async def test_nothing_is_left_when_run_has_returned() -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     tasks = trio.lowlevel.current_statistics().tasks_living
     gate = Gate()
     service = HTTPService(gate, settings=ServingSettings(grace_period=0.1))
@@ -388,4 +327,14 @@ async def test_nothing_is_left_when_run_has_returned() -> None:
         service.drain()
         await returned.wait()
     assert trio.lowlevel.current_statistics().tasks_living == tasks
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
+
+
+def test_the_settings_have_a_limit_for_every_wait() -> None:
+    limits = [
+        getattr(ServingSettings(), name)
+        for name in ServingSettings.__slots__
+        if name.endswith(("timeout", "grace", "period"))
+    ]
+    assert len(limits) >= 7
+    assert all(0 < limit < math.inf for limit in limits)

@@ -7,6 +7,7 @@ the scope of a call closes its socket.
 from __future__ import annotations
 
 import email.utils
+import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -259,6 +260,13 @@ async def _faults() -> AsyncGenerator[None]:
             retryable=True,
         ) from error
     except httpcore2.ConnectError as error:
+        if _is_tls(error):
+            raise StageError(
+                Stage.ADAPTER_EXECUTION,
+                "the upstream's TLS certificate or handshake is not acceptable",
+                sub="tls",
+                step="operator",
+            ) from error
         raise StageError(
             Stage.ADAPTER_EXECUTION,
             "the upstream cannot be reached",
@@ -273,6 +281,16 @@ async def _faults() -> AsyncGenerator[None]:
         raise _malformed("the upstream's answer is not valid HTTP") from error
     except httpcore2.NetworkError as error:
         raise _broke_off() from error
+
+
+def _is_tls(error: BaseException) -> bool:
+    """Look for the TLS library among the causes; the client keeps some of them as arguments."""
+    seen: list[BaseException] = [error]
+    for found in seen:
+        if isinstance(found, ssl.SSLError):
+            return True
+        seen += [e for e in (found.__cause__, *found.args) if isinstance(e, BaseException)]
+    return False
 
 
 def _broke_off() -> StageError:

@@ -1,0 +1,43 @@
+-- Load for benchmarks/tools_call_http.py: one tools/call after the other on every connection.
+-- Arguments after the URL: "Name: value" header lines, then the body with %d where the id goes,
+-- then the text that a right answer holds. Ids never repeat: a session may not have one twice.
+
+local threads = {}
+
+function setup(thread)
+    table.insert(threads, thread)
+end
+
+function init(args)
+    sent, wrong = 0, 0
+    expected = args[#args]
+    template = args[#args - 1]
+    wrk.method = "POST"
+    for i = 1, #args - 2 do
+        local name, value = args[i]:match("^([^:]+): (.*)$")
+        wrk.headers[name] = value
+    end
+end
+
+function request()
+    sent = sent + 1
+    return wrk.format(nil, nil, nil, (template:gsub("%%d", tostring(sent))))
+end
+
+function response(status, headers, body)
+    if status ~= 200 or not body:find(expected, 1, true) then
+        wrong = wrong + 1
+    end
+end
+
+function done(summary, latency, requests)
+    local bad = 0
+    for _, thread in ipairs(threads) do
+        bad = bad + thread:get("wrong")
+    end
+    local e = summary.errors
+    io.write(string.format(
+        'RESULT {"requests": %d, "seconds": %.6f, "wrong": %d, "broken": %d, "p50_ms": %.3f, "p99_ms": %.3f}\n',
+        summary.requests, summary.duration / 1e6, bad, e.connect + e.read + e.write + e.timeout,
+        latency:percentile(50) / 1000, latency:percentile(99) / 1000))
+end

@@ -1,0 +1,398 @@
+"""The SQLite registry on real files: plain SQL in, exact readings out, every kind of trouble."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+import apsw
+import pytest
+import trio
+
+from mcp_trio.catalog.actor import CatalogActor
+from mcp_trio.catalog.operation import OperationError
+from mcp_trio.catalog.registries.base import RegistryError, Trouble
+from mcp_trio.catalog.registries.schema import (
+    VIEW_COLUMNS,
+    create_registry,
+    open_for_writing,
+    publish,
+    seed,
+    withdraw,
+)
+from mcp_trio.catalog.registries.sqlite import MAX_VIEW_BYTES, SqliteRegistry
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "registry.db"
+    create_registry(where)
+    return where
+
+
+@pytest.fixture
+def sql(path):
+    connection = open_for_writing(path)
+    yield lambda text, *values: list(connection.execute(text, values))
+    connection.close()
+
+
+@pytest.fixture
+async def registry(path):
+    made = SqliteRegistry(path)
+    yield made
+    await made.aclose()
+
+
+def ids(reading):
+    return sorted(entry.operation_id for entry in reading.entries)
+
+
+async def test_what_is_published_is_read_as_it_was_written(registry, path, view):
+    rich = view("a", output_schema={"type": "object"}, tool_description={"text": "é", "tags": []})
+    publish(path, rich, view("b"))
+    reading = await registry.read(None)
+    assert reading.complete
+    assert {e.operation_id: e.view for e in reading.entries} == {"a": rich, "b": view("b")}
+
+
+async def test_plain_sql_moves_the_token_once_for_each_row(registry, sql):
+    first = await registry.change_token()
+    assert await registry.change_token() == first
+    sql("INSERT INTO operations (operation_id, name, protocol) VALUES ('a', 'a', 'static')")
+    second = await registry.change_token()
+    assert second != first
+    sql("UPDATE operations SET status = 'published'")
+    third = await registry.change_token()
+    sql("DELETE FROM operations")
+    fourth = await registry.change_token()
+    assert [int(t.rpartition(":")[2]) for t in (first, second, third, fourth)] == [0, 1, 2, 3]
+    assert (await registry.read(None)).token == fourth
+
+
+async def test_a_partial_reading_holds_what_changed_and_nothing_else(registry, path, sql, view):
+    publish(path, *(view(f"op{i}") for i in range(20)))
+    base = (await registry.read(None)).token
+    unchanged = await registry.read(base)
+    assert (unchanged.entries, unchanged.removed, unchanged.complete) == ((), (), False)
+    sql("UPDATE operations SET tool_description = 'New.' WHERE operation_id = 'op3'")
+    sql("UPDATE operations SET status = 'withdrawn' WHERE operation_id = 'op4'")
+    sql("DELETE FROM operations WHERE operation_id = 'op5'")
+    sql("UPDATE operations SET operation_id = 'moved' WHERE operation_id = 'op6'")
+    sql("UPDATE operations SET status = 'draft' WHERE operation_id = 'op7'")
+    publish(path, view("new"))
+    reading = await registry.read(base)
+    assert ids(reading) == ["moved", "new", "op3"]
+    assert sorted(reading.removed) == ["op4", "op5", "op6", "op7"]
+    # Coming back after a deletion is a change like any other.
+    publish(path, view("op5"))
+    assert ids(await registry.read(reading.token)) == ["op5"]
+
+
+async def test_replace_is_a_change_too(registry, path, sql, view):
+    publish(path, view("a"))
+    base = (await registry.read(None)).token
+    sql(
+        "INSERT OR REPLACE INTO operations (operation_id, name, protocol, status) "
+        "VALUES ('a', 'z', 'static', 'published')"
+    )
+    [entry] = (await registry.read(base)).entries
+    assert entry.view["name"] == "z"
+
+
+async def test_drafts_samples_imports_and_fields_of_a_ui_are_never_read(registry, path, sql, view):
+    seed(path, [view("draft")])
+    publish(path, view("a"))
+    sql(
+        "UPDATE operations SET sample_payload = 'CANARY', import_metadata = 'CANARY', ui = 'CANARY'"
+    )
+    reading = await registry.read(None)
+    assert ids(reading) == ["a"]
+    assert "CANARY" not in repr(reading)
+    assert set(reading.entries[0].view) == set(VIEW_COLUMNS)
+
+
+async def test_editing_a_sample_changes_no_fingerprint(registry, path, sql, view):
+    publish(path, view("a"))
+    before = await registry.read(None)
+    sql("UPDATE operations SET ui = '{}'")
+    after = await registry.read(before.token)
+    assert after.entries == before.entries
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("target = '{'", "target: is not JSON"),
+        ("input_schema = 'NaN'", "input_schema: is not JSON"),
+        ("output_schema = ''", "output_schema: is not JSON"),
+        ("execution_config = x'00ff'", "execution_config: must be TEXT"),
+        ("tool_description = '{\"text\"'", "tool_description: is not JSON"),
+        (f"output_mapping = '[' || hex(zeroblob({MAX_VIEW_BYTES})) || ']'", "larger than"),
+        (f"input_mapping = '{'[' * 5000}'", "input_mapping: is not JSON"),
+    ],
+)
+async def test_a_half_published_row_is_a_fault_of_that_row(
+    registry, path, sql, view, change, fault
+):
+    publish(path, view("a"), view("b"))
+    sql(f"UPDATE operations SET {change} WHERE operation_id = 'a'")
+    entries = {e.operation_id: e for e in (await registry.read(None)).entries}
+    assert fault in entries["a"].fault
+    assert entries["a"].view is None
+    assert entries["b"].view == view("b")
+
+
+async def test_a_description_may_be_plain_text(registry, path, sql, view):
+    publish(path, view("a"))
+    sql("UPDATE operations SET tool_description = 'Plain [text].'")
+    [entry] = (await registry.read(None)).entries
+    assert entry.view["tool_description"] == "Plain [text]."
+
+
+def test_the_helpers_refuse_a_bad_view_and_write_nothing(path, sql, view):
+    with pytest.raises(OperationError, match="b: unknown key 'ui'"):
+        publish(path, view("a"), view("b", ui={}))
+    assert sql("SELECT count(*) FROM operations") == [(0,)]
+    with pytest.raises(FileExistsError):
+        create_registry(path)
+
+
+def test_the_status_is_one_of_three(sql):
+    with pytest.raises(apsw.ConstraintError):
+        sql(
+            "INSERT INTO operations (operation_id, name, protocol, status) "
+            "VALUES ('a', 'a', 'static', 'live')"
+        )
+
+
+async def refuses(registry, trouble, says):
+    for ask in (registry.change_token(), registry.read(None)):
+        with pytest.raises(RegistryError, match=says) as caught:
+            await ask
+        assert caught.value.trouble is trouble
+
+
+async def test_a_missing_file_is_missing_until_it_is_there(tmp_path, view):
+    path = tmp_path / "later.db"
+    registry = SqliteRegistry(path)
+    await refuses(registry, Trouble.MISSING, "there is no registry at")
+    create_registry(path)
+    publish(path, view("a"))
+    assert ids(await registry.read(None)) == ["a"]
+    await registry.aclose()
+
+
+@pytest.mark.parametrize("content", [b"garbage" * 1000, b"SQLite format 3\x00" + b"\xff" * 8000])
+async def test_a_corrupt_file_is_corrupt_until_it_is_replaced(tmp_path, view, content):
+    path = tmp_path / "bad.db"
+    path.write_bytes(content)
+    registry = SqliteRegistry(path)
+    await refuses(registry, Trouble.CORRUPT, "not a sound SQLite file")
+    good = tmp_path / "good.db"
+    create_registry(good)
+    publish(good, view("a"))
+    os.replace(good, path)
+    assert ids(await registry.read(None)) == ["a"]
+    await registry.aclose()
+
+
+async def test_an_empty_or_foreign_file_is_not_a_registry(tmp_path):
+    path = tmp_path / "empty.db"
+    path.touch()
+    registry = SqliteRegistry(path)
+    await refuses(registry, Trouble.SCHEMA, "not laid out as a registry")
+    other = apsw.Connection(str(path))
+    other.execute("CREATE TABLE registry_state (format, registry_id, counter)")
+    other.execute("INSERT INTO registry_state VALUES ('mcp-operations/9', 'x', 1)")
+    other.close()
+    await refuses(registry, Trouble.SCHEMA, "not a registry of the format mcp-operations/1")
+    await registry.aclose()
+
+
+async def test_a_directory_is_unreadable(tmp_path):
+    registry = SqliteRegistry(tmp_path)
+    await refuses(registry, Trouble.UNREADABLE, "cannot read")
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+async def test_a_registry_held_exclusively_is_locked_and_then_free(path, view, mode):
+    publish(path, view("a"))
+    holder = open_for_writing(path)
+    holder.pragma("journal_mode", mode)
+    holder.pragma("locking_mode", "exclusive")
+    holder.execute("BEGIN EXCLUSIVE")
+    registry = SqliteRegistry(path, busy_timeout=0.05)
+    await refuses(registry, Trouble.LOCKED, "is locked by another process")
+    holder.execute("COMMIT")
+    holder.close()
+    assert ids(await registry.read(None)) == ["a"]
+    await registry.aclose()
+
+
+async def test_a_reader_does_not_see_or_hold_up_a_publisher_in_the_middle(
+    registry, path, sql, view
+):
+    publish(path, view("a"))
+    base = await registry.change_token()
+    sql("BEGIN IMMEDIATE")
+    sql("UPDATE operations SET tool_description = 'Half.'")
+    assert await registry.change_token() == base
+    assert (await registry.read(base)).entries == ()
+    sql("UPDATE operations SET tool_description = 'Whole.'")
+    sql("COMMIT")
+    [entry] = (await registry.read(base)).entries
+    assert entry.view["tool_description"] == "Whole."
+
+
+async def test_another_file_at_the_same_place_is_read_completely(tmp_path, registry, path, view):
+    publish(path, view("a"))
+    base = (await registry.read(None)).token
+    other = tmp_path / "other.db"
+    create_registry(other)
+    publish(other, view("b"))
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / f"registry.db{suffix}").unlink(missing_ok=True)
+    os.replace(other, path)
+    assert await registry.change_token() != base
+    reading = await registry.read(base)
+    assert (ids(reading), reading.complete) == (["b"], True)
+
+
+@pytest.mark.parametrize("token", ["", "x", "x:y", "no-such-registry:3", "é:٣"])
+async def test_a_token_of_somebody_else_gives_a_complete_reading(registry, path, view, token):
+    publish(path, view("a"))
+    assert (await registry.read(token)).complete
+
+
+async def test_a_counter_that_went_back_gives_a_complete_reading(registry, path, sql, view):
+    publish(path, view("a"), view("b"))
+    base = (await registry.read(None)).token
+    sql("UPDATE registry_state SET counter = 1")
+    assert (await registry.read(base)).complete
+
+
+async def test_cancelling_a_read_returns_at_once_and_the_next_one_works(path, view):
+    publish(path, view("a"))
+    holder = open_for_writing(path)
+    holder.pragma("journal_mode", "delete")
+    holder.execute("BEGIN EXCLUSIVE")
+    registry = SqliteRegistry(path, busy_timeout=2.0)
+    before = threading.active_count()
+    with trio.move_on_after(0.05) as scope:
+        await registry.read(None)
+    assert scope.cancelled_caught
+    holder.execute("COMMIT")
+    holder.close()
+    with trio.fail_after(5):
+        assert ids(await registry.read(None)) == ["a"]
+    await registry.aclose()
+    assert threading.active_count() <= before + 2
+
+
+async def test_closing_lets_go_of_the_file_and_it_opens_again(registry, path, view):
+    publish(path, view("a"))
+    await registry.read(None)
+    await registry.aclose()
+    await registry.aclose()
+    open_files = [
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}")
+    ]
+    assert not [name for name in open_files if name.startswith(str(path))]
+    assert ids(await registry.read(None)) == ["a"]
+
+
+async def test_plain_sql_shows_up_on_the_timer_with_one_event_for_each_change(
+    path, sql, compiler, host, view
+):
+    actor = CatalogActor(SqliteRegistry(path), compiler, interval=0.02)
+    actor.bind(host)
+
+    async def changed(text):
+        waiting = host.next
+        before = host.changes
+        sql(text)
+        with trio.fail_after(5):
+            await waiting.wait()
+        # Several more looks see nothing further.
+        for _ in range(3):
+            await actor.refresh()
+        assert host.changes == before + 1
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        with trio.fail_after(5):
+            await actor.ready.wait()
+        await changed(
+            "INSERT INTO operations (operation_id, name, protocol, status) VALUES "
+            "('a', 'tool_a', 'static', 'published'), ('b', 'tool_b', 'static', 'published'), "
+            "('c', 'tool_c', 'static', 'published'), ('d', 'tool_d', 'static', 'draft')"
+        )
+        assert list(actor.tools.entries) == ["tool_a", "tool_b", "tool_c"]
+        await changed("UPDATE operations SET tool_description = 'x' WHERE operation_id = 'a'")
+        await changed("UPDATE operations SET status = 'withdrawn' WHERE operation_id = 'b'")
+        assert list(actor.tools.entries) == ["tool_a", "tool_c"]
+        await changed("UPDATE operations SET status = 'published' WHERE operation_id = 'd'")
+        await changed("DELETE FROM operations WHERE operation_id IN ('a', 'c', 'd')")
+        assert list(actor.tools.entries) == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_ten_thousand_operations_and_one_change_cost_one_compile(
+    path, sql, compiler, host, view
+):
+    publish(path, *(view(f"op{i}") for i in range(10_000)))
+    actor = CatalogActor(SqliteRegistry(path), compiler)
+    actor.bind(host)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        await actor.ready.wait()
+        assert len(compiler.compiled) == 10_000
+        compiler.compiled.clear()
+        sql("UPDATE operations SET tool_description = 'New.' WHERE operation_id = 'op5000'")
+        sql("UPDATE operations SET ui = 'x' WHERE operation_id = 'op5001'")
+        status = await actor.refresh()
+        assert compiler.compiled == ["op5000"]
+        assert (status.operations, status.swaps) == (10_000, 2)
+        assert host.changes == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broken_row_among_many_keeps_its_last_good_version(path, sql, compiler, host, view):
+    publish(path, *(view(f"op{i}") for i in range(100)))
+    actor = CatalogActor(SqliteRegistry(path), compiler)
+    actor.bind(host)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        await actor.ready.wait()
+        good = actor.tools.entries["op7"]
+        sql("UPDATE operations SET target = '{\"half' WHERE operation_id = 'op7'")
+        sql("UPDATE operations SET tool_description = 'New.' WHERE operation_id = 'op8'")
+        status = await actor.refresh()
+        assert actor.tools.entries["op7"] is good
+        assert actor.tools.entries["op8"].definition.description == "New."
+        [record] = status.quarantine
+        assert record.operation_id == "op7"
+        assert "target: is not JSON" in record.reason
+        assert record.serving == good.operation.revision
+        nursery.cancel_scope.cancel()
+
+
+def test_withdrawing_by_id(path, sql, view):
+    publish(path, view("a"), view("b"))
+    withdraw(path, "a", "nobody")
+    assert sql("SELECT operation_id, status FROM operations ORDER BY 1") == [
+        ("a", "withdrawn"),
+        ("b", "published"),
+    ]
+
+
+def test_seeding_again_replaces_and_keeps_what_editors_wrote(path, sql, view):
+    seed(path, [view("a")])
+    sql("UPDATE operations SET ui = 'kept'")
+    publish(path, view("a", name="z"))
+    assert sql("SELECT name, status, ui FROM operations") == [("z", "published", "kept")]
+    assert json.loads(sql("SELECT input_schema FROM operations")[0][0]) == {"type": "object"}

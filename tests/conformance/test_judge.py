@@ -1,0 +1,135 @@
+"""The judgement of conformance runs: nothing that went wrong may look like a pass."""
+
+import json
+
+import attrs
+import pytest
+
+from tests.conformance.judge import (
+    Baseline,
+    Outcome,
+    judge,
+    read_baseline,
+    read_listing,
+    read_outcome,
+    read_results,
+)
+
+GREEN = Outcome(passed=2, behaviour=1)
+RED = Outcome(passed=1, faults=("FAILURE ping: no",))
+EMPTY = Outcome()
+BASELINE = Baseline(least={"ping": 2}, unbuilt={"prompts-list": "prompts"}, hollow={"mrtr": "ask"})
+OUTCOMES = {"ping": GREEN, "prompts-list": RED, "mrtr": GREEN}
+
+
+def report_of(outcomes, *, baseline=BASELINE, listed=tuple(OUTCOMES), tools=()):
+    return judge("today", baseline, listed=listed, outcomes=outcomes, tools=tools)
+
+
+def problems_with(**changes):
+    return report_of({**OUTCOMES, **changes.pop("outcomes", {})}, **changes).problems
+
+
+def test_a_run_as_expected_counts_only_what_was_really_shown():
+    report = report_of(OUTCOMES)
+    assert report.problems == ()
+    assert (report.passed, report.green) == (2, 1)
+    assert {"prompts-list", "mrtr"} == set(report.expected)
+
+
+@pytest.mark.parametrize("outcome", [RED, EMPTY])
+def test_a_scenario_outside_the_baseline_must_be_green(outcome):
+    listed = (*OUTCOMES, "caching")
+    assert any(
+        problem.startswith("caching: ")
+        for problem in problems_with(outcomes={"caching": outcome}, listed=listed)
+    )
+
+
+def test_a_scenario_that_turned_green_makes_the_baseline_stale():
+    assert "take it out" in problems_with(outcomes={"prompts-list": GREEN})[0]
+
+
+def test_a_hollow_scenario_is_stale_once_its_fixture_exists():
+    assert "take it out" in problems_with(tools=("ask",))[0]
+
+
+def test_a_hollow_scenario_that_fails_is_a_problem():
+    assert "mrtr: FAILURE ping: no" in problems_with(outcomes={"mrtr": RED})
+
+
+def test_a_scenario_that_lost_checks_is_a_problem():
+    assert (
+        "1 checks passed, 2 are expected"
+        in problems_with(outcomes={"ping": Outcome(passed=1, behaviour=1)})[0]
+    )
+
+
+def test_a_missing_feature_does_not_excuse_malformed_messages():
+    assert problems_with(outcomes={"prompts-list": attrs.evolve(RED, malformed=True)})
+
+
+def test_a_scenario_without_a_result_is_a_problem():
+    assert problems_with(listed=(*OUTCOMES, "caching")) == ("caching: the suite wrote no result",)
+
+
+def test_nothing_at_all_is_not_a_pass():
+    report = report_of({})
+    assert report.passed == 0
+    assert len(OUTCOMES) == len(report.problems)
+
+
+def test_a_baseline_entry_the_suite_does_not_know_is_a_problem():
+    baseline = attrs.evolve(BASELINE, unbuilt={**BASELINE.unbuilt, "renamed": "x"})
+    assert "unknown to the suite" in problems_with(baseline=baseline)[0]
+
+
+def test_warnings_are_faults_and_schema_checks_are_no_behaviour():
+    outcome = read_outcome(
+        [
+            {"id": "wire-schema-valid", "status": "SUCCESS"},
+            {"id": "a", "status": "WARNING", "errorMessage": "careful"},
+            {"id": "b", "status": "SKIPPED"},
+            {"id": "c", "status": "INFO"},
+        ]
+    )
+    assert Outcome(passed=1, behaviour=0, faults=("WARNING a: careful",)) == outcome
+    assert not outcome.green
+
+
+def test_results_are_read_from_the_folders_of_the_suite(tmp_path):
+    folder = tmp_path / "server-tools-list-2026-11-30T19-20-14-741Z"
+    folder.mkdir()
+    (folder / "checks.json").write_text(json.dumps([{"id": "a", "status": "SUCCESS"}]))
+    assert {"tools-list": Outcome(passed=1, behaviour=1)} == read_results(tmp_path)
+
+
+def test_an_unknown_kind_of_folder_is_not_ignored(tmp_path):
+    (tmp_path / "tools-list").mkdir()
+    (tmp_path / "tools-list" / "checks.json").write_text("[]")
+    with pytest.raises(ValueError, match="tools-list"):
+        read_results(tmp_path)
+
+
+def test_only_server_scenarios_are_read_from_the_listing():
+    text = """Required for R (3 scenarios, frozen; run at the R wire):
+
+Server scenarios (test against a server):
+  - ping
+  - tools-list
+
+Client scenarios (test against a client):
+  - auth/basic
+
+Run and reported, but never scored:
+  extension (2):
+    - auth/dpop [client]
+    - tasks [server]
+"""
+    assert read_listing(text) == ["ping", "tools-list", "tasks"]
+
+
+def test_a_scenario_may_have_only_one_reason():
+    entry = {"feature": "prompts", "reason": "none yet", "R": ["ping"]}
+    with pytest.raises(ValueError, match="listed twice"):
+        read_baseline({"unbuilt": [entry, entry], "hollow": [], "least": {"R": {}}}, "R")

@@ -1,0 +1,78 @@
+"""What holds for every test: afterwards no books are open and no task is left."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from mcp_trio.http.app import HTTPApp
+from mcp_trio.session.session import Dispatcher
+
+
+def _package_tasks() -> list[str]:
+    """Every living task that runs code of the package, seen from Trio's root."""
+    found = []
+    root = trio.lowlevel.current_root_task()
+    queue = [root] if root is not None else []
+    while queue:
+        task = queue.pop()
+        if "mcp_trio/" in task.coro.cr_code.co_filename:  # type: ignore[union-attr]
+            found.append(task.name)
+        for nursery in task.child_nurseries:
+            queue.extend(nursery.child_tasks)
+    return found
+
+
+def _checked(function: Any) -> Any:
+    """Wrap an async test so that it fails if it leaves a task of ours running."""
+
+    @functools.wraps(function)
+    async def run(**arguments: Any) -> None:
+        await function(**arguments)
+        # A task that was told to end may need a turn or two to do so.
+        for _ in range(10):
+            if not _package_tasks():
+                break
+            await trio.lowlevel.checkpoint()
+        assert _package_tasks() == []
+
+    return run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = _checked(item.obj)
+
+
+@pytest.fixture(autouse=True)
+def books_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After each test: nothing in flight, nothing pending, no session, no open stream."""
+    dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+    apps: weakref.WeakSet[HTTPApp] = weakref.WeakSet()
+
+    def track(cls: type, into: weakref.WeakSet[Any]) -> None:
+        original = cls.__init__  # type: ignore[misc]
+
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            into.add(self)
+
+        monkeypatch.setattr(cls, "__init__", init)
+
+    track(Dispatcher, dispatchers)
+    track(HTTPApp, apps)
+    yield
+    for dispatcher in dispatchers:
+        counted = dispatcher.statistics()
+        assert (counted.in_flight, counted.pending, dispatcher._tasks) == (0, 0, 0)
+        assert not dispatcher.reaper.running
+    for app in apps:
+        gauges = app.statistics()
+        assert (gauges.sessions, gauges.in_flight) == (0, 0)

@@ -1,0 +1,440 @@
+"""The handshake era over HTTP: sessions that outlive their connections."""
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_trio import HTTPOptions
+from tests.http.asgi import serving
+from tests.http.tools import make_server
+
+CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+
+
+def ping(id_=1):
+    return {"jsonrpc": "2.0", "id": id_, "method": "ping"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "spoken"),
+    [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ],
+)
+async def test_the_revision_asked_for_is_spoken_or_the_newest(asked, spoken):
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session(asked)
+        found = next(iter(client.app.sessions)).side.handshake.revision
+        assert found.date == spoken
+        assert (await session.post(ping())).json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+async def test_results_carry_only_what_the_revision_has():
+    server, _ = make_server()
+    async with serving(server) as client:
+        for revision, structured in (("2025-03-26", False), ("2025-06-18", True)):
+            session = await client.open_session(revision)
+            listed = await session.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+            assert ("outputSchema" in listed.json()["result"]["tools"][0]) is structured
+            called = (await session.call("add", {"a": 1, "b": 2})).json()["result"]
+            assert ("structuredContent" in called) is structured
+            assert not {"resultType", "ttlMs", "_meta"} & called.keys()
+            assert not {"resultType", "ttlMs", "cacheScope"} & listed.json()["result"].keys()
+
+
+async def test_session_ids_are_long_visible_and_different():
+    server, _ = make_server()
+    async with serving(server) as client:
+        ids = {(await client.open_session()).id for _ in range(20)}
+        assert len(ids) == 20
+        for id_ in ids:
+            assert len(id_) >= 22
+            assert all(0x21 <= ord(char) <= 0x7E for char in id_)
+
+
+async def test_a_call_right_after_initialize_is_answered():
+    server, _ = make_server()
+    async with serving(server) as client:
+        opened = await client.post(
+            {
+                "jsonrpc": "2.0",
+                "id": 0,
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {},
+                    "clientInfo": {"name": "t", "version": "1"},
+                },
+            }
+        )
+        headers = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        listed = await client.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers)
+        assert listed.json()["result"]["tools"]
+
+
+async def test_batches_where_the_revision_has_them():
+    server, _ = make_server()
+    batch = [ping(1), ping("1"), CANCEL, {"jsonrpc": "2.0", "id": 2, "method": "nope"}, 7]
+    async with serving(server) as client:
+        session = await client.open_session("2025-03-26")
+        answers = (await session.post(batch)).json()
+        by_id = {repr(item.get("id")): item for item in answers}
+        assert by_id["1"]["result"] == by_id["'1'"]["result"] == {}
+        assert by_id["2"]["error"]["code"] == -32601
+        assert by_id["None"]["error"]["code"] == -32600
+        assert len(answers) == 4
+        assert (await session.post([CANCEL, CANCEL])).status == 202
+        assert (await session.post([])).status == 400
+        initialize = await session.post(
+            [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}, ping(3)]
+        )
+        codes = {item["id"]: item.get("error", {}).get("code") for item in initialize.json()}
+        assert codes == {1: -32600, 3: None}
+        assert (await session.post([ping(1), ping(1)])).status == 400
+        assert (await session.post([7])).status == 400
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
+async def test_batches_where_the_revision_has_none(revision):
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session(revision)
+        response = await session.post([ping(1), ping(2)])
+        assert (response.status, response.json()["error"]["code"]) == (400, -32600)
+
+
+async def test_progress_and_the_answer_come_on_the_stream_of_the_call_only():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        standalone = session.start_get()
+        await standalone.started.wait()
+        response = await session.call("report", token=9)
+        assert response.is_stream
+        assert [event["method"] for event in response.events()[:-1]] == [
+            "notifications/progress"
+        ] * 2
+        assert response.events()[-1]["id"] == 1
+        await trio.testing.wait_all_tasks_blocked()
+        assert standalone.events() == []
+
+
+async def test_a_connection_that_goes_away_does_not_end_the_call():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_call("wait")
+        await trio.testing.wait_all_tasks_blocked()
+        response.disconnect()
+        await response.ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert record.events == ["wait started"]
+        assert client.app.statistics().in_flight == 1
+        record.release.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert record.events == ["wait started", "wait over"]
+        assert (await session.post(ping())).status == 200
+
+
+async def test_a_broken_stream_is_resumed_where_it_broke():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_call("report", {"steps": 3, "stay": True}, token=1)
+        await response.event(2)
+        ids = [id_ for id_, _ in response.raw_events()]
+        assert len(set(ids)) == 4
+        assert response.raw_events()[0][1] == ""
+        response.disconnect()
+        await response.ended.wait()
+        record.release.set()
+        await trio.testing.wait_all_tasks_blocked()
+        resumed = session.start_get({"last-event-id": ids[2]})
+        await resumed.ended.wait()
+        assert [event.get("params", {}).get("progress") for event in resumed.events()] == [3, None]
+        assert resumed.events()[1]["result"]["structuredContent"] == {"result": "reported"}
+
+
+async def test_a_stream_resumed_before_the_answer_gets_the_answer():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_call("report", {"stay": True}, token=1)
+        await response.event(1)
+        last = response.raw_events()[-1][0]
+        response.disconnect()
+        await response.ended.wait()
+        resumed = session.start_get({"last-event-id": last})
+        await resumed.started.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert resumed.events() == []
+        record.release.set()
+        await resumed.ended.wait()
+        assert [event["id"] for event in resumed.events()] == [1]
+
+
+async def test_a_slow_answer_becomes_a_stream_that_can_be_resumed(autojump_clock):
+    server, record = make_server()
+    async with serving(server, HTTPOptions(sse_after=2)) as client:
+        session = await client.open_session("2025-11-25")
+        response = session.start_call("wait")
+        await trio.sleep(1)
+        assert not response.started.is_set()
+        await trio.sleep(2)
+        assert response.is_stream
+        (primed,) = response.raw_events()
+        assert primed[0]
+        assert primed[1] == ""
+        response.disconnect()
+        await response.ended.wait()
+        record.release.set()
+        resumed = session.start_get({"last-event-id": primed[0]})
+        await resumed.ended.wait()
+        assert resumed.events()[0]["result"]["structuredContent"] == {"result": "wait"}
+        older = await client.open_session("2025-06-18")
+        record.release = trio.Event()
+        patient = older.start_call("wait")
+        await trio.sleep(10)
+        assert not patient.started.is_set()
+        record.release.set()
+        await patient.ended.wait()
+        assert not patient.is_stream
+
+
+@pytest.mark.parametrize("last", ["x", "1", "1-", "-1-2", "1-2-3", "9" * 50 + "-1", ""])
+async def test_a_made_up_event_id_is_refused(last):
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_get({"last-event-id": last})
+        await response.ended.wait()
+        assert response.status == 400
+
+
+async def test_the_id_of_another_stream_replays_nothing_of_this_one():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        await session.call("report", token=1)
+        other = session.start_get({"last-event-id": "77-0"})
+        await other.ended.wait()
+        assert other.events() == []
+
+
+async def test_a_cancelled_call_gets_no_answer_and_its_stream_is_closed():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        quiet = session.start_call("wait", id_=1)
+        told = session.start_call("report", {"stay": True}, id_="r", token=1)
+        await told.event(1)
+        for id_ in (1, "r"):
+            response = await session.post({**CANCEL, "params": {"requestId": id_}})
+            assert response.status == 202
+        await quiet.ended.wait()
+        await told.ended.wait()
+        assert quiet.is_stream
+        assert quiet.events() == []
+        assert all("id" not in event for event in told.events())
+        assert set(record.events) == {"wait started", "wait over", "report over"}
+        assert client.app.statistics().in_flight == 0
+
+
+async def test_delete_ends_what_runs():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        standalone = session.start_get()
+        waiting = session.start_call("wait")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await session.delete()).status == 204
+        await waiting.ended.wait()
+        await standalone.ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert record.events == ["wait started", "wait over"]
+        assert waiting.status == 404
+        assert client.app.statistics().sessions == 0
+
+
+async def test_an_id_that_is_still_running_is_refused_at_once():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        first = session.start_call("wait", id_=1)
+        other = session.start_call("wait", id_="1")
+        await trio.testing.wait_all_tasks_blocked()
+        second = await session.call("add", {"a": 1, "b": 1}, id_=1)
+        assert (second.status, second.json()["error"]["code"]) == (400, -32600)
+        assert second.json()["id"] == 1
+        record.release.set()
+        await first.ended.wait()
+        await other.ended.wait()
+        assert (first.json()["id"], other.json()["id"]) == (1, "1")
+        assert (await session.call("add", {"a": 1, "b": 1}, id_=1)).status == 200
+
+
+async def test_a_session_ends_after_silence_and_not_while_it_works(autojump_clock):
+    server, record = make_server()
+    async with serving(server, HTTPOptions(session_idle_timeout=10)) as client:
+        session = await client.open_session()
+        call = session.start_call("wait")
+        await trio.sleep(100)
+        assert client.app.statistics().sessions == 1
+        call.disconnect()
+        await trio.sleep(100)
+        assert client.app.statistics().sessions == 1
+        record.release.set()
+        await trio.sleep(9)
+        assert (await session.post(ping())).status == 200
+        await trio.sleep(9)
+        assert client.app.statistics().sessions == 1
+        await trio.sleep(2)
+        assert client.app.statistics().sessions == 0
+        assert (await session.post(ping())).status == 404
+
+
+async def test_a_session_with_an_open_stream_is_not_silent(autojump_clock):
+    server, _ = make_server()
+    async with serving(server, HTTPOptions(session_idle_timeout=10)) as client:
+        session = await client.open_session()
+        stream = session.start_get()
+        await trio.sleep(100)
+        assert client.app.statistics().sessions == 1
+        stream.disconnect()
+        await trio.sleep(11)
+        assert client.app.statistics().sessions == 0
+
+
+async def test_changes_come_on_the_standalone_stream_once_also_if_it_opens_later():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        server.remove_tool("add")
+        await trio.testing.wait_all_tasks_blocked()
+        stream = session.start_get()
+        first = await stream.event(0)
+        assert first == {
+            "jsonrpc": "2.0",
+            "method": "notifications/tools/list_changed",
+            "params": {},
+        }
+        server.remove_tool("wait")
+        await stream.event(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(stream.events()) == 2
+
+
+async def test_a_second_standalone_stream_takes_over():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        old = session.start_get()
+        await old.started.wait()
+        new = session.start_get()
+        await new.started.wait()
+        await old.ended.wait()
+        server.remove_tool("add")
+        await new.event(0)
+        assert old.events() == []
+
+
+async def test_a_quiet_standalone_stream_is_kept_alive(autojump_clock):
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session("2025-06-18")
+        stream = session.start_get()
+        await trio.sleep(40)
+        assert stream.body.count(b":\n\n") >= 3
+
+
+async def test_get_has_to_take_streams():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_get({"accept": "application/json"})
+        await response.ended.wait()
+        assert response.status == 406
+
+
+async def test_a_request_over_its_time_is_told_so(autojump_clock):
+    server, record = make_server(request_timeout=1)
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = await session.call("wait")
+        assert response.json()["error"]["data"] == {"code": "MCP.TIMEOUT"}
+        assert record.events == ["wait started", "wait over"]
+
+
+async def test_the_end_of_the_service_ends_every_session_in_bounded_time(autojump_clock):
+    server, record = make_server()
+
+    @server.tool
+    async def stubborn() -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1000)
+        return ""
+
+    async with serving(server, HTTPOptions(cleanup_timeout=3)) as client:
+        for _ in range(3):
+            session = await client.open_session()
+            session.start_call("wait")
+            session.start_call("stubborn", id_=2)
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+    assert trio.current_time() - began == pytest.approx(3)
+    assert record.events.count("wait over") == 3
+
+
+async def test_draining_ends_standalone_streams_and_lets_calls_finish():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        stream = session.start_get()
+        await stream.started.wait()
+        call = session.start_call("wait")
+        await trio.testing.wait_all_tasks_blocked()
+        client.app.drain()
+        await stream.ended.wait()
+        refused = session.start_get()
+        await refused.ended.wait()
+        assert refused.status == 503
+        record.release.set()
+        await call.ended.wait()
+        assert call.json()["result"]["structuredContent"] == {"result": "wait"}
+
+
+async def test_a_client_that_reads_slowly_makes_its_own_call_wait_and_no_other():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_call("report", {"steps": 1000}, token=1)
+        fast = await session.call("add", {"a": 1, "b": 1}, id_=2)
+        assert fast.status == 200
+        await response.ended.wait()
+        assert len(response.events()) == 1001
+        assert record.events == ["report over"]
+
+
+@pytest.mark.parametrize("step", range(1, 25))
+async def test_a_connection_lost_at_any_step_leaves_a_working_session(step):
+    server, record = make_server()
+    record.release.set()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_call("report", {"steps": 2, "stay": True}, token=1)
+        for _ in range(step):
+            await trio.lowlevel.checkpoint()
+        response.disconnect()
+        await response.ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert client.app.statistics().in_flight == 0
+        assert (await session.post(ping(8))).json()["id"] == 8

@@ -1,0 +1,217 @@
+"""HTTP/2: streams side by side, flow control both ways, and what ends one stream only."""
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_trio.http.asgi_call import Receive, Scope, Send
+
+from .serving_tools import (
+    H2Client,
+    Waiter,
+    answer,
+    connect,
+    echo,
+    read_body,
+    served,
+    served_in_memory,
+    too_large,
+)
+
+
+async def test_http2_with_prior_knowledge_serves_streams_side_by_side() -> None:
+    waiting = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["http_version"] == "2"
+        body = await read_body(receive)
+        if body == b"slow":
+            await waiting.wait()
+        await answer(send, body)
+
+    async with served(app) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        slow = await client.ask(b"slow")
+        fast = await client.ask(b"fast")
+        assert await client.read(fast) == ("200", b"fast")
+        waiting.set()
+        assert await client.read(slow) == ("200", b"slow")
+
+
+async def test_a_big_http2_exchange_is_flow_controlled_both_ways() -> None:
+    size = 1_000_000
+
+    async with served(echo) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        stream_id = await client.ask(end=False, body=b"x")
+        sent = 1
+        while sent < size:
+            window = client.h2.local_flow_control_window(stream_id)
+            chunk = min(window, client.h2.max_outbound_frame_size, size - sent)
+            if chunk:
+                client.h2.send_data(stream_id, bytes(chunk))
+                sent += chunk
+                await client.flush()
+            else:
+                assert await client.pump()
+        client.h2.end_stream(stream_id)
+        await client.flush()
+        status, body = await client.read(stream_id)
+        assert (status, len(body)) == ("200", size)
+
+
+async def test_an_http2_body_nobody_reads_stops_its_stream_only() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/stuck":
+            await trio.sleep_forever()
+        await echo(scope, receive, send)
+
+    async with served(app) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        await client.ask(b"a" * 16_000, end=False, path="/stuck")
+        fast = await client.ask(b"fast")
+        assert await client.read(fast) == ("200", b"fast")
+
+
+async def test_an_http2_reset_ends_that_request_only() -> None:
+    app = Waiter()
+    survivor = trio.Event()
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/waiter":
+            await app(scope, receive, send)
+        else:
+            await survivor.wait()
+            await echo(scope, receive, send)
+
+    async with served(route) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        doomed = await client.ask(path="/waiter")
+        other = await client.ask(b"other")
+        await app.running.wait()
+        client.h2.reset_stream(doomed)
+        await client.flush()
+        await app.lost.wait()
+        await app.send_raised.wait()
+        survivor.set()
+        assert await client.read(other) == ("200", b"other")
+
+
+async def test_every_http2_request_is_told_when_the_connection_closes() -> None:
+    apps = [Waiter(), Waiter()]
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        await apps[int(str(scope["path"])[1:])](scope, receive, send)
+
+    async with served(route) as port:
+        async with await connect(port) as stream:
+            client = H2Client(stream)
+            await client.ask(path="/0")
+            await client.ask(path="/1")
+            for app in apps:
+                await app.running.wait()
+        for app in apps:
+            await app.lost.wait()
+
+
+async def test_an_http2_peer_that_keeps_its_window_shut_loses_the_stream() -> None:
+    raised = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/big":
+            with pytest.raises(trio.BrokenResourceError):
+                await answer(send, bytes(1_000_000))
+            raised.set()
+        else:
+            await echo(scope, receive, send)
+
+    async with served(app, write_timeout=0.2) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        client.refuse_data = True
+        big = await client.ask(path="/big")
+        while big not in client.resets:
+            assert await client.pump()
+        await raised.wait()
+        client.h2.increment_flow_control_window(65535)
+        other = await client.ask(b"other")
+        assert await client.read(other) == ("200", b"other")
+
+
+async def test_an_unfinished_http2_answer_resets_its_stream(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ZeroDivisionError
+
+    async with served(app) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        stream_id = await client.ask()
+        while stream_id not in client.resets:
+            assert await client.pump()
+        assert stream_id not in client.ended
+    assert "application failed" in caplog.text
+
+
+async def test_a_late_http2_body_resets_its_stream(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    heard = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        heard.set()
+
+    async with served_in_memory(app, body_timeout=30) as listener:
+        client = H2Client(await listener.connect())
+        stream_id = await client.ask(b"part", end=False)
+        while stream_id not in client.resets:
+            assert await client.pump()
+        await heard.wait()
+        assert trio.current_time() == pytest.approx(30)
+
+
+async def test_an_idle_http2_connection_says_goodbye_and_closes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with served_in_memory(echo, keep_alive_timeout=60) as listener:
+        client = H2Client(await listener.connect())
+        await client.read(await client.ask(b"x"))
+        while await client.pump():
+            pass
+        assert client.gone_away
+        assert trio.current_time() == pytest.approx(60)
+
+
+async def test_data_for_an_answered_http2_stream_is_harmless() -> None:
+    async with served(too_large) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        early = await client.ask(b"some", end=False)
+        assert await client.read(early) == ("413", b"too large")
+        for _ in range(4):
+            client.h2.send_data(early, bytes(10_000))
+            await client.flush()
+        other = await client.ask(b"x")
+        assert await client.read(other) == ("413", b"too large")
+
+
+async def test_opening_and_resetting_http2_streams_in_a_row_is_bounded() -> None:
+    started = 0
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal started
+        started += 1
+        await trio.sleep_forever()
+
+    async with served(app, max_concurrent_streams=5) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        for _ in range(50):
+            client.h2.reset_stream(await client.ask())
+        await client.flush()
+        client.h2.ping(b"01234567")
+        await client.flush()
+        await client.pump()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert 0 < started <= 10

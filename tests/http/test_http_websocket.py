@@ -1,0 +1,96 @@
+"""WebSocket through the connection loop."""
+
+import trio
+import trio.testing
+import wsproto
+import wsproto.events
+
+from mcp_trio.http.asgi_call import Receive, Scope, Send
+
+from .serving_tools import connect, handle_of, read_all, served
+
+
+async def echo_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    assert scope["type"] == "websocket"
+    assert (await receive())["type"] == "websocket.connect"
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"]})
+        if message["text"] == "please close":
+            await send({"type": "websocket.close", "code": 1000})
+
+
+class SocketClient:
+    """A small WebSocket client."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self.ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+
+    async def say(self, event: wsproto.events.Event) -> None:
+        await self.stream.send_all(self.ws.send(event))
+
+    async def hear(self) -> wsproto.events.Event:
+        while True:
+            event = next(iter(self.ws.events()), None)
+            if event is not None:
+                return event
+            data = await self.stream.receive_some()
+            self.ws.receive_data(bytes(data) or None)
+
+
+async def test_a_websocket_echoes_and_closes() -> None:
+    async with served(echo_socket) as port, await connect(port) as stream:
+        client = SocketClient(stream)
+        await client.say(wsproto.events.Request(host="x", target="/"))
+        assert isinstance(await client.hear(), wsproto.events.AcceptConnection)
+        for text in ("one", "two"):
+            await client.say(wsproto.events.TextMessage(data=text))
+            reply = await client.hear()
+            assert isinstance(reply, wsproto.events.TextMessage)
+            assert reply.data == text
+        await client.say(wsproto.events.CloseConnection(code=1000))
+        assert isinstance(await client.hear(), wsproto.events.CloseConnection)
+        assert await stream.receive_some() == b""
+
+
+async def test_a_websocket_can_be_closed_by_the_application() -> None:
+    async with served(echo_socket) as port, await connect(port) as stream:
+        client = SocketClient(stream)
+        await client.say(wsproto.events.Request(host="x", target="/"))
+        await client.hear()
+        await client.say(wsproto.events.TextMessage(data="please close"))
+        assert isinstance(await client.hear(), wsproto.events.TextMessage)
+        farewell = await client.hear()
+        assert isinstance(farewell, wsproto.events.CloseConnection)
+        await client.say(farewell.response())
+        assert await stream.receive_some() == b""
+
+
+async def test_a_websocket_whose_peer_vanishes_is_told() -> None:
+    codes: list[object] = []
+    lost, done = trio.Event(), trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        handle_of(scope).on_disconnect(lost.set)
+        await receive()
+        await send({"type": "websocket.accept"})
+        codes.append((await receive())["code"])
+        done.set()
+
+    async with served(app) as port:
+        async with await connect(port) as stream:
+            client = SocketClient(stream)
+            await client.say(wsproto.events.Request(host="x", target="/"))
+            await client.hear()
+        await lost.wait()
+        await done.wait()
+        assert codes == [1006]
+
+
+async def test_a_bad_websocket_handshake_is_refused_and_closed() -> None:
+    async with served(echo_socket) as port, await connect(port) as stream:
+        await stream.send_all(
+            b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+        )
+        assert (await read_all(stream)).startswith(b"HTTP/1.1 400 ")

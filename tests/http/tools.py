@@ -1,0 +1,65 @@
+"""The server that the HTTP tests talk to, and a record of what its tools went through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from mcp_trio import Context, MCPServer, ServerOptions
+from mcp_trio.errors import MissingCapabilityError
+
+
+class Record:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.release = trio.Event()
+
+
+def make_server(**options) -> tuple[MCPServer, Record]:
+    server = MCPServer("test", version="1", options=ServerOptions(**options))
+    record = Record()
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    @server.tool
+    async def wait(label: str = "wait") -> str:
+        """Wait until released."""
+        record.events.append(f"{label} started")
+        try:
+            await record.release.wait()
+            return label
+        finally:
+            record.events.append(f"{label} over")
+
+    @server.tool
+    async def report(ctx: Context, steps: int = 2, stay: bool = False) -> str:
+        """Report progress."""
+        try:
+            for step in range(steps):
+                await ctx.progress(step + 1, steps)
+            if stay:
+                await record.release.wait()
+            return "reported"
+        finally:
+            record.events.append("report over")
+
+    @server.tool
+    async def fail() -> str:
+        """Fail."""
+        raise RuntimeError("secret")
+
+    @server.tool
+    async def needs_sampling() -> str:
+        """Need what no client here has."""
+        raise MissingCapabilityError("sampling", data={"requiredCapabilities": {"sampling": {}}})
+
+    @server.tool
+    async def echo(value: dict[str, Any]) -> dict[str, Any]:
+        """Echo."""
+        return value
+
+    return server, record

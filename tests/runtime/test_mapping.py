@@ -1,0 +1,200 @@
+"""Mappings and expressions: what a tree means, and how it fails."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_trio.runtime.expressions import ExpressionError, compile_expression, measure
+from mcp_trio.runtime.mapping import MappingError, check_context, compile_mapping
+
+KNOWN = ("args", "body", "status")
+
+
+def apply(tree, **context):
+    return compile_mapping(tree, "m", KNOWN)(context)
+
+
+@pytest.mark.parametrize(
+    ("tree", "made"),
+    [
+        ("text", "text"),
+        ("==text", "=text"),
+        ("===", "=="),
+        ("", ""),
+        (7, 7),
+        (True, True),
+        ("=args.a", 1),
+        ({"x": "=args.a", "y": ["=args.b", "z"]}, {"x": 1, "y": ["two", "z"]}),
+        ({"gone": None, "void": "=args.none", "kept": 0}, {"kept": 0}),
+        ([None, "=args.none"], [None, None]),
+        ({"expr": "args.none", "default": 5}, 5),
+        ({"x": {"expr": "args.none", "default": None}}, {}),
+        ("=args.deep", {"keep": None}),
+        ("=join('-', [args.b, args.b])", "two-two"),
+        ("=args.list[?n > `1`].n", [2, 9007199254740993]),
+        ({"=literal key": 1}, {"=literal key": 1}),
+    ],
+)
+def test_a_tree_means_what_it_says(tree, made):
+    args = {
+        "a": 1,
+        "b": "two",
+        "deep": {"keep": None},
+        "list": [{"n": 1}, {"n": 2}, {"n": 2**53 + 1}],
+    }
+    assert apply(tree, args=args) == made
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "made"),
+    [
+        ("string", 5, "5"),
+        ("string", True, "true"),
+        ("string", 2.5, "2.5"),
+        ("string", 2**80, str(2**80)),
+        ("integer", "12", 12),
+        ("integer", "-3", -3),
+        ("integer", 4.0, 4),
+        ("number", "2.5", 2.5),
+        ("boolean", "true", True),
+        ("json", {"a": [1]}, '{"a":[1]}'),
+        ("csv", ["a", 1, True], "a,1,true"),
+    ],
+)
+def test_as_converts(form, value, made):
+    got = apply({"expr": "args.v", "as": form}, args={"v": value})
+    assert (got, type(got)) == (made, type(made))
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("string", {}),
+        ("integer", "1_0"),
+        ("integer", " 1"),
+        ("integer", "٣"),
+        ("integer", 1.5),
+        ("integer", True),
+        ("number", "NaN"),
+        ("number", "true"),
+        ("boolean", 1),
+        ("boolean", "yes"),
+        ("csv", "a,b"),
+        ("csv", [[1]]),
+    ],
+)
+def test_as_refuses_with_the_place_and_without_the_value(form, value):
+    with pytest.raises(MappingError) as caught:
+        apply({"x": {"expr": "args.v", "as": form}}, args={"v": value})
+    assert caught.value.path == "m.x"
+
+
+def test_a_required_value_that_is_missing_is_an_error_with_its_place():
+    with pytest.raises(MappingError, match=r"^m\.a\[1\]\.b: the required value is missing$"):
+        apply({"a": [1, {"b": {"expr": "args.none", "required": True}}]}, args={})
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ("=args.(", "not a JMESPath expression"),
+        ("=nosuch(args)", "there is no function"),
+        ("=argz.x", "there is no 'argz' here"),
+        ({"expr": 5}, "must be a string"),
+        ({"expr": "args", "x": 1}, "unknown key 'x'"),
+        ({"expr": "args", "lang": "jq"}, "only language"),
+        ({"expr": "args", "as": "date"}, "'as' must be one of"),
+        ({"expr": "args", "required": "yes"}, "'required'"),
+        ("=" + "a" * 5000, "longer than"),
+        ("=" + "[" * 100 + "args" + "]" * 100, "nested"),
+        ([[[]] * 50] * 50, "has more than"),
+    ],
+)
+def test_what_does_not_compile_says_where(tree, says):
+    with pytest.raises(MappingError, match=says) as caught:
+        compile_mapping({"x": tree}, "m", KNOWN)
+    assert caught.value.path.startswith("m")
+
+
+def test_errors_of_functions_never_repeat_the_value():
+    with pytest.raises(MappingError) as caught:
+        apply("=join('x', args.v)", args={"v": "very-secret"})
+    assert str(caught.value) == "m: join() cannot take a value of type string"
+    with pytest.raises(MappingError, match="contains"):
+        apply("=contains(args.v, `1`)", args={"v": {"a": "very-secret"}})
+    with pytest.raises(MappingError, match="TypeError"):
+        apply("=contains(args.v, `1`)", args={"v": "very-secret"})
+
+
+def test_output_that_multiplies_is_stopped():
+    source = " | ".join(["args.v", *["[@, @]"] * 30])
+    with pytest.raises(MappingError, match="more than 200000 values"):
+        apply(f"={source}", args={"v": 1})
+    with pytest.raises(MappingError, match="to_string"):
+        apply(f"=to_string({source})", args={"v": 1})
+
+
+def test_input_that_is_too_large_or_too_deep_is_refused():
+    deep: object = 1
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(MappingError, match="too deep"):
+        check_context({"args": deep}, "m")
+    with pytest.raises(MappingError, match="more than 500000"):
+        check_context({"args": [0] * 600_000}, "m")
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("args.a.b", {("args", "a")}),
+        ("args.a[0].b", {("args", "a")}),
+        ("args.a[].b", {("args", "a")}),
+        ("args.a[*].b", {("args", "a")}),
+        ('args."a b"', {("args", "a b")}),
+        ("args", {("args", None)}),
+        ("keys(args)", {("args", None)}),
+        ("args.* | [0]", {("args", None)}),
+        ("body.x[?y == args.z]", {("body", "x")}),
+        ("[args.a, body.b]", {("args", "a"), ("body", "b")}),
+        ("{x: args.a, y: status}", {("args", "a"), ("status", None)}),
+        ("args.a || args.b && !(args.c)", {("args", "a"), ("args", "b"), ("args", "c")}),
+        ("sort_by(args.a, &b.c)", {("args", "a")}),
+        ("body | args.x", {("body", None)}),
+        ("args.a[1:2]", {("args", "a")}),
+        ("@", set()),
+        ("`1`", set()),
+    ],
+)
+def test_an_expression_knows_what_it_reads(source, names):
+    assert compile_expression(source).names == names
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_any_value_passes_an_expression_unchanged(value):
+    assert apply("=args", args=value) == value
+
+
+@given(JSON, st.text(max_size=20))
+def test_expressions_fail_in_one_way_only(value, source):
+    try:
+        compile_expression(source).evaluate({"args": value})
+    except ExpressionError:
+        pass
+
+
+def test_measure_counts_and_gives_up():
+    assert measure({"a": [1, 2]}, 10) == 4
+    assert measure([1, 2, 3], 3) is None
+    assert measure([[[1]]], 10, depth=3) is None

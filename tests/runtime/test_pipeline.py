@@ -1,0 +1,310 @@
+"""Stages, compiling and the static adapter, without any upstream."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+
+from mcp_trio.catalog.operation import OperationError, parse
+from mcp_trio.errors import ConfigurationError, UnauthorizedError
+from mcp_trio.runtime.adapters.base import Plan
+from mcp_trio.runtime.compiler import Compiler
+from mcp_trio.runtime.connections import Auth, Connection, Connections
+from mcp_trio.runtime.secrets import Secret, mask
+from mcp_trio.runtime.stages import clean
+from mcp_trio.session.context import Principal
+
+STATIC = {
+    "protocol": "static",
+    "target": {},
+    "input_mapping": {},
+    "output_mapping": {"result": {"hello": "=args.id"}},
+}
+
+
+@pytest.fixture
+def bench(make_bench):
+    return make_bench("http://127.0.0.1:1")
+
+
+async def test_a_static_operation_answers_from_its_mapping(bench):
+    result = await bench.call({"id": "you"}, **STATIC)
+    assert result.structured_content == {"hello": "you"}
+    assert result.content[0].text == '{"hello":"you"}'
+
+
+async def test_text_of_the_output_mapping(bench):
+    def with_text(text):
+        return {**STATIC, "output_mapping": {"result": {"a": 1}, "text": text}}
+
+    assert (await bench.call(**with_text("=join(' ', ['id', args.id])"))).content[0].text == "id 1"
+    assert (await bench.call(**with_text("fixed"))).content[0].text == "fixed"
+    assert (await bench.call(**with_text("json"))).content[0].text == '{"a":1}'
+    assert (await bench.call(**with_text("none"))).content == []
+
+
+async def test_without_a_schema_only_an_object_is_structured(bench):
+    for value, structured in (([1], False), ("text", False), ({"a": 1}, True)):
+        result = await bench.call(**{**STATIC, "output_mapping": {"result": value}})
+        assert (result.structured_content == value) is structured
+    result = await bench.call(
+        **{**STATIC, "output_mapping": {"result": [1]}, "output_schema": {"type": "array"}}
+    )
+    assert result.structured_content == [1]
+
+
+async def test_the_principal_reaches_a_mapping_and_the_model_cannot_forge_it(upstream, make_bench):
+    bench = make_bench(upstream.url, vars={"region": "eu"})
+    who = Principal(
+        subject="ann", scopes=frozenset({"b", "a"}), claims={"tenant": "t/1", "sub": "x"}
+    )
+    async with bench.connections:
+        await bench.call(
+            {"id": "1"},
+            principal=who,
+            input_mapping={
+                "path": {"id": "=principal.tenant"},
+                "query": {
+                    "sub": "=principal.sub",
+                    "scopes": {"expr": "principal.scopes", "as": "csv"},
+                    "request": "=request.id",
+                    "region": "=vars.region",
+                },
+            },
+        )
+    assert upstream.last.target == "/leads/t%2F1?sub=ann&scopes=a%2Cb&request=7&region=eu"
+
+
+async def test_an_anonymous_caller_has_no_claims_to_map(bench, failure):
+    result = await bench.call(input_mapping={"path": {"id": "=principal.tenant"}})
+    text, told = failure(result)
+    assert told["stage"] == "mapping"
+    assert "input_mapping.path.id" in text
+
+
+async def test_a_missing_scope_is_refused_as_unauthorized(bench):
+    config = {"execution_config": {"required_scopes": ["crm.write"]}, **STATIC}
+    for who in (None, Principal(subject="a", scopes=frozenset({"crm.read"}))):
+        with pytest.raises(UnauthorizedError) as caught:
+            await bench.call(principal=who, **config)
+        assert caught.value.data == {"requiredScopes": ["crm.write"]}
+    who = Principal(subject="a", scopes=frozenset({"crm.write"}))
+    assert (await bench.call(principal=who, **config)).is_error is None
+
+
+class Broken:
+    """An adapter with a bug."""
+
+    needs_connection = False
+
+    def compile(self, operation, connection, settings):
+        def prepare(_context):
+            async def send():
+                await trio.lowlevel.checkpoint()
+                raise KeyError("very-secret")
+
+            return send
+
+        return Plan(prepare=prepare, reads=frozenset(), idempotent=True)
+
+
+async def test_a_bug_of_ours_is_told_by_reference_only(view, context_of, failure, caplog):
+    compiler = Compiler(Connections(), {"static": Broken()})
+    entry = compiler.compile(parse(view(**STATIC)))
+    with caplog.at_level(logging.ERROR):
+        text, told = failure(await entry.call(context_of(), {}))
+    assert (told["stage"], told["sub"], told["code"]) == ("internal_runtime", "bug", "KeyError")
+    assert "very-secret" not in text
+    reference = text.split("reference is ")[1].split(".")[0]
+    assert reference in caplog.text
+
+
+async def test_cancellation_is_never_an_answer(bench):
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await bench.call(**STATIC)
+    assert scope.cancelled_caught
+
+
+BAD = [
+    (
+        {"protocol": "graphql", "target": {"connection": "crm", "document": "{a}"}},
+        "protocol graphql is not available",
+    ),
+    (
+        {"target": {"connection": "nope", "method": "GET", "path": "/{id}"}},
+        "there is no connection 'nope'",
+    ),
+    ({"input_mapping": {"query": {"a": 1}}}, r"\{id\} of target.path is not mapped"),
+    ({"input_mapping": {"path": {"id": "1", "x": "2"}}}, "'x' is not in target.path"),
+    (
+        {"input_mapping": {"path": {"id": "=args.nope"}}},
+        "args.nope is used but is not in input_schema",
+    ),
+    ({"output_mapping": {"result": "=args.nope"}}, "output_mapping: args.nope"),
+    (
+        {"input_mapping": {}, "target": {"connection": "crm", "method": "GET", "path": "/{nope}"}},
+        "args.nope",
+    ),
+    (
+        {"input_schema": {"type": "object", "properties": {"id": {"$ref": "http://x.test/s"}}}},
+        "input_schema: ",
+    ),
+    (
+        {"input_schema": {"type": "object", "properties": {"id": {"$ref": "#/nope"}}}},
+        "input_schema: ",
+    ),
+    ({"output_schema": {"type": 5}}, "output_schema: "),
+    (
+        {"execution_config": {"circuit": {"failure_rate": 0.5}}},
+        "execution_config.circuit is not supported by this version",
+    ),
+    ({"execution_config": {"cache": {"ttl_s": 5}}}, "execution_config.cache is not supported"),
+    ({"execution_config": {"task": "auto"}}, "execution_config.task auto is not supported"),
+    ({"execution_config": {"rate_per_minute": {"limit": 5}}}, "rate_per_minute is not supported"),
+    ({"execution_config": {"auth": "on_behalf_of"}}, "auth on_behalf_of is not supported"),
+    ({"execution_config": {"stream_progress": True}}, "stream_progress is not supported"),
+    ({"execution_config": {"limits": {"items": 5}}}, "limits.items is not supported"),
+    (
+        {"execution_config": {"limits": {"on_exceed": "truncate"}}},
+        "on_exceed truncate is not supported",
+    ),
+    (
+        {"target": {"connection": "crm", "method": "POST", "path": "/{id}", "content_type": "xml"}},
+        "xml is not supported",
+    ),
+    (
+        {
+            "target": {
+                "connection": "crm",
+                "method": "POST",
+                "path": "/{id}",
+                "content_type": "multipart",
+            }
+        },
+        "multipart is not supported",
+    ),
+    ({"target": {"connection": "crm", "method": "GET", "path": "/{id}/%2e%2e/x"}}, "segment"),
+    ({"target": {"connection": "crm", "method": "GET", "path": "/{id"}}, "brace"),
+    ({"input_mapping": {"path": {"id": "1"}, "body": {}}}, "content_type is none"),
+    ({"input_mapping": {"path": {"id": "1"}, "params": {}}}, "does not belong to a rest operation"),
+    ({"input_mapping": {"path": {"id": "1"}, "query": {"expr": "args"}}}, "object of names"),
+    ({"output_mapping": {"text": "Hello {name}"}}, "templates are not supported"),
+    ({"output_mapping": {"content": [{"kind": "image"}]}}, "content is not supported"),
+    ({**STATIC, "output_mapping": {}}, "output_mapping.result"),
+    ({**STATIC, "input_mapping": {"body": 1}}, "sends nothing"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), BAD, ids=[says for _, says in BAD])
+def test_what_cannot_work_is_refused_when_compiled(bench, changes, says):
+    with pytest.raises(OperationError, match=says):
+        bench.compile(**changes)
+
+
+def test_values_that_ask_for_nothing_are_taken(bench):
+    bench.compile(
+        execution_config={
+            "task": "never",
+            "stream_progress": False,
+            "auth": "connection",
+            "limits": {"on_exceed": "error"},
+        }
+    )
+
+
+def test_arguments_of_an_open_ended_schema_are_not_second_guessed(bench):
+    bench.compile(
+        input_schema={"type": "object", "allOf": [{"properties": {"id": {}}}]},
+        input_mapping={"path": {"id": "=args.id"}},
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"base_url": "ftp://x"},
+        {"base_url": "http://user:pw@x"},
+        {"base_url": "http://x/?a=1"},
+        {"base_url": "x"},
+        {"base_url": "http://x", "headers": {"a": "b\r\nc: d"}},
+        {"base_url": "http://x", "auth": Auth(kind="bearer", secret=Secret("s3cr\net"))},
+    ],
+)
+def test_a_connection_that_cannot_work_is_a_configuration_error(options):
+    with pytest.raises(ConfigurationError) as caught:
+        Connection(name="crm", **options)
+    assert "s3cr" not in str(caught.value)
+    assert "pw" not in str(caught.value)
+
+
+def test_auth_and_its_secret_go_together():
+    for options in (
+        {"kind": "bearer"},
+        {"secret": Secret("x")},
+        {"kind": "header", "secret": Secret("x")},
+    ):
+        with pytest.raises(ConfigurationError):
+            Auth(**options)
+
+
+def test_connections_have_unique_names():
+    one = Connection(name="crm", base_url="http://x")
+    with pytest.raises(ConfigurationError, match="twice"):
+        Connections([one, one])
+
+
+def test_a_secret_does_not_show_itself():
+    secret = Secret("very-secret")
+    for shown in (
+        repr(secret),
+        str(secret),
+        f"{secret}",
+        f"{secret:>20}",
+        repr([secret]),
+        "%s" % secret,
+    ):
+        assert "very" not in shown
+    with pytest.raises(TypeError, match="pickled"):
+        __import__("pickle").dumps(secret)
+    with pytest.raises(TypeError, match="copied"):
+        __import__("copy").deepcopy(secret)
+    assert secret == Secret("very-secret")
+    assert secret != Secret("other")
+
+
+def test_mask_finds_a_secret_in_its_encodings():
+    text = "a=p@ss/word b=p%40ss%2Fword c=cEBzcy93b3Jk d=ok"
+    assert mask(text, [Secret("p@ss/word"), Secret("ok")]) == "a=*** b=*** c=*** d=ok"
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("plain", "plain"),
+        ("a\n\n  b\tc\x00", "a b c"),
+        ("<p>one</p><p>two &lt;3</p>", "one two <3"),
+        ("<script>x</script>left", "left"),
+        ("<script>never closed", ""),
+        ("a < b and c > d", "a < b and c > d"),
+        ("boom\nTraceback (most recent call last):\n  File", "boom"),
+        ("Error: no\n    at Object.f (/srv/x.js:1:2)\n    at g (/y.js:3:4)", "Error: no"),
+        ("java.lang.X: no\n\tat com.acme.A.b(A.java:12)", "java.lang.X: no"),
+        ("panic: no\n\ngoroutine 1 [running]:\nmain.main()", "panic: no"),
+    ],
+)
+def test_upstream_text_is_cleaned(text, made):
+    assert clean(text) == made
+
+
+def test_cleaning_takes_linear_time():
+    for text in (
+        "<" * 100_000,
+        "\n" * 100_000,
+        "<script>" * 20_000,
+        "<!--" * 20_000,
+        " at " * 50_000,
+    ):
+        assert len(clean(text)) <= 500
