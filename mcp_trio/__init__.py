@@ -1,10 +1,19 @@
 """The Model Context Protocol on structured concurrency, native to Trio.
 
 A request is a cancel scope: whatever ends it ends every task it started. The names
-below are the whole public face; more special things live in `mcp_trio.wire`,
+below are the whole front door; more special things live in `mcp_trio.wire`,
 `mcp_trio.abc`, `mcp_trio.testing` and `mcp_trio.catalog`.
 """
 
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from mcp_trio import abc as abc
+from mcp_trio import wire as wire
+from mcp_trio.client.client import ClientOptions as ClientOptions
+from mcp_trio.client.client import MCPClient as MCPClient
 from mcp_trio.errors import ConfigurationError as ConfigurationError
 from mcp_trio.errors import ErrorCode as ErrorCode
 from mcp_trio.errors import MCPError as MCPError
@@ -20,5 +29,19 @@ from mcp_trio.session.session import Dispatcher as Dispatcher
 from mcp_trio.session.session import FunctionHandler as FunctionHandler
 from mcp_trio.session.session import SessionLimits as SessionLimits
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
-from mcp_trio.client.client import ClientOptions as ClientOptions
-from mcp_trio.client.client import MCPClient as MCPClient
+
+__version__ = "0.1.0"
+
+for _name, _thing in tuple(globals().items()):
+    # Tracebacks and documentation show where a name is to be imported from.
+    if not _name.startswith("_") and getattr(_thing, "__module__", "").startswith("mcp_trio."):
+        _thing.__module__ = __name__
+
+_ON_DEMAND = frozenset({"catalog", "runtime", "testing"})
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import the special parts when they are first asked for."""
+    if name in _ON_DEMAND:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,23 +1,17 @@
-"""JSON Schema validation: a fast yes, and a careful no.
+"""JSON Schema validation by `jsonschema_rs`: a fast yes, and a no that says where and why.
 
-`jsonschema_rs` answers whether an instance fits; only when it does not, `jsonschema`
-is asked to say where and why. Neither may fetch anything: a `$ref` to the network is
-refused when the schema is compiled (J2).
+Nothing is ever fetched: a `$ref` to the network is refused when the schema is compiled (J2).
+What does not fit is described by place and rule; the offending value is never repeated.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, cast
 
 import attrs
-import jsonschema
-import jsonschema.exceptions
-import jsonschema.validators
 import jsonschema_rs
-import referencing
-import referencing.exceptions
 
 from mcp_trio.wire.basic import JSONObject
 
@@ -63,10 +57,6 @@ def _refuse(uri: str) -> NoReturn:
     raise SchemaError(f"$ref to {uri[:200]} is not followed: schemas must be self-contained")
 
 
-def _refuse_resource(uri: str) -> referencing.Resource[Any]:
-    raise referencing.exceptions.NoSuchResource(ref=uri)
-
-
 def _measure(schema: object) -> None:
     """Refuse schemas that are too deep or too large, without recursion."""
     level: list[object] = [schema]
@@ -110,7 +100,6 @@ class Validator:
             self._fast = checker(self.schema, retriever=_refuse)
         except (ValueError, jsonschema_rs.ValidationError) as error:
             raise SchemaError(str(error).split("\n", 1)[0][:400]) from error
-        self._careful: Any = None
 
     def is_valid(self, instance: object) -> bool:
         """Tell whether the instance fits."""
@@ -118,67 +107,49 @@ class Validator:
 
     def violations(self, instance: object) -> list[Violation]:
         """Say where the instance does not fit, at most `MAX_VIOLATIONS` places; empty if it does."""
-        if self._fast.is_valid(instance):
-            return []
-        found = [_violation(error) for error in self._slow_errors(instance)]
-        return found or [Violation(pointer="", rule="schema", message="does not fit the schema")]
-
-    def _slow_errors(self, instance: object) -> list[jsonschema.exceptions.ValidationError]:
-        if self._careful is None:
-            cls = jsonschema.validators.validator_for(
-                self.schema, default=jsonschema.Draft202012Validator
-            )
-            registry: Any = referencing.Registry(retrieve=_refuse_resource)  # type: ignore[call-arg]
-            self._careful = cls(self.schema, registry=registry)
-        errors: list[jsonschema.exceptions.ValidationError] = []
-        for error in self._careful.iter_errors(instance):
-            errors.append(error)
-            if len(errors) == MAX_VIOLATIONS:
-                break
-        return errors
+        errors = itertools.islice(self._fast.iter_errors(instance), MAX_VIOLATIONS)
+        return [_violation(error) for error in errors]
 
 
-def pointer(path: Iterator[str | int]) -> str:
+def pointer(path: Iterable[str | int]) -> str:
     """Write a path as a JSON Pointer."""
-    return "".join(
-        "/" + str(part).replace("~", "~0").replace("/", "~1") for part in path
-    )
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-_PLAIN: dict[str, str] = {
-    "additionalProperties": "has arguments that are not allowed",
-    "pattern": "does not match the pattern",
-    "format": "does not have the required format",
-    "uniqueItems": "has items that are not unique",
-    "anyOf": "fits none of the alternatives",
-    "oneOf": "does not fit exactly one of the alternatives",
-    "not": "must not fit the excluded schema",
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(str(name) for name in itertools.islice(names, 5))[:200]
+
+
+def _limit(kind: Any) -> str:
+    return f"breaks {kind.name} {kind.value}"
+
+
+# The limits and allowed values stand in the listed schema, so they are no secret.
+_MESSAGES: dict[str, Callable[[Any], str]] = {
+    "required": lambda kind: f"misses {kind.value}",
+    "additionalProperties": lambda kind: f"has unknown keys: {_listed(sorted(kind.value))}",
+    "unevaluatedProperties": lambda kind: f"has unknown keys: {_listed(sorted(kind.value))}",
+    "type": lambda kind: f"is not of type {' or '.join(kind.value)}",
+    "enum": lambda kind: f"is not one of {str(kind.value)[:200]}",
+    "const": lambda kind: f"is not {str(kind.value)[:200]}",
+    "falseSchema": lambda _: "must not be there",
+    "pattern": lambda _: "does not match the pattern",
+    "format": lambda _: "does not have the required format",
+    "uniqueItems": lambda _: "has items that are not unique",
+    "anyOf": lambda _: "fits none of the alternatives",
+    "oneOf": lambda _: "does not fit exactly one of the alternatives",
+    "not": lambda _: "must not fit the excluded schema",
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _limit),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "multipleOf"), _limit),
+    **dict.fromkeys(("minProperties", "maxProperties"), _limit),
 }
 
 
-def _violation(error: jsonschema.exceptions.ValidationError) -> Violation:
-    rule = str(error.validator)
-    expected: Any = error.validator_value
-    match rule:
-        case "required":
-            # The library names the first missing property only inside its message.
-            named = re.match(r"'(.*)' is a required property", error.message)
-            message = f"misses {named[1]}" if named else "misses a required property"
-        case "additionalProperties":
-            allowed = cast("Mapping[str, object]", error.schema).get("properties", {})
-            instance = cast("Mapping[str, object]", error.instance)
-            extra = sorted(set(instance) - set(cast("Mapping[str, object]", allowed)))
-            message = f"has unknown keys: {', '.join(extra[:5])[:200]}"
-        case "type":
-            kinds = expected if isinstance(expected, list) else [expected]
-            message = f"is not of type {' or '.join(str(kind) for kind in kinds)}"
-        case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf":
-            message = f"breaks {rule} {expected}"
-        case "minLength" | "maxLength" | "minItems" | "maxItems":
-            message = f"breaks {rule} {expected}"
-        case "enum" | "const":
-            # The allowed values stand in the listed schema, so they are no secret.
-            message = f"is not {'one of ' if rule == 'enum' else ''}{str(expected)[:200]}"
-        case _:
-            message = _PLAIN.get(rule, f"breaks {rule}")
-    return Violation(pointer=pointer(iter(error.absolute_path)), rule=rule, message=message)
+def _violation(error: jsonschema_rs.ValidationError) -> Violation:
+    kind: Any = error.kind
+    write = _MESSAGES.get(kind.name)
+    return Violation(
+        pointer=pointer(error.instance_path),
+        rule=kind.name,
+        message=write(kind) if write else f"breaks {kind.name}",
+    )

@@ -7,7 +7,6 @@ from typing import Protocol
 
 import attrs
 
-from mcp_trio.engine.lifecycle import Event
 from mcp_trio.errors import (
     HeaderMismatchError,
     MCPError,
@@ -23,7 +22,6 @@ from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.meta import PROGRESS_TOKEN
 from mcp_trio.wire.methods import Sender
 
-__all__ = ["Admitted", "Era", "Event", "ServerFacts", "admit_params", "error_message", "lookup"]
 
 
 @attrs.frozen(kw_only=True)
@@ -122,6 +120,17 @@ def error_message(id_: RequestId | None, error: MCPError) -> Error:
         return Error(id_, error.rpc_code, error.message, error.data)
     return Error(
         id_, error.rpc_code, error.message, {"code": error.code.value, **(error.data or {})}
+    )
+
+
+def unsupported(requested: str, facts: ServerFacts) -> VersionMismatchError:
+    """The refusal of a version, naming the ones that work (V2)."""
+    return VersionMismatchError(
+        "Unsupported protocol version",
+        data={
+            "supported": [revision.date for revision in facts.revisions],
+            "requested": requested,
+        },
     )
 
 

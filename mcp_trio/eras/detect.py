@@ -32,18 +32,18 @@ def is_stateless(request: Request) -> bool:
 def detect_http(message: Message, headers: Mapping[str, str]) -> Kind:
     """Decide for one HTTP POST.
 
-    A stateless `_meta` or version header wins. Without either the message belongs to
-    the handshake era, where `initialize` settles the version itself and needs no
-    known header.
+    A stateless `_meta` wins, then `initialize`, which settles the version itself whatever
+    the header says. For the rest the header decides; without one it is the handshake era.
     """
-    if isinstance(message, Request) and is_stateless(message):
-        return Kind.STATELESS
+    if isinstance(message, Request):
+        if is_stateless(message):
+            return Kind.STATELESS
+        if message.method == "initialize":
+            return Kind.HANDSHAKE
     version = headers.get(names.VERSION)
     if version is None:
         return Kind.HANDSHAKE
     revision = BY_DATE.get(version.strip())
-    if revision is not None:
-        return Kind.STATELESS if revision.stateless else Kind.HANDSHAKE
-    if isinstance(message, Request) and message.method == "initialize":
-        return Kind.HANDSHAKE
-    return Kind.UNKNOWN_VERSION
+    if revision is None:
+        return Kind.UNKNOWN_VERSION
+    return Kind.STATELESS if revision.stateless else Kind.HANDSHAKE

@@ -16,6 +16,7 @@ from mcp_trio.eras.admission import (
     lookup,
     meta_of,
     progress_token,
+    unsupported,
 )
 from mcp_trio.errors import InvalidParamsError
 from mcp_trio.jsonrpc.messages import Notification, Request
@@ -46,6 +47,7 @@ class HandshakeEra:
         Raises:
             NotInitializedError: it needs the handshake first.
             ProtocolError: a second `initialize`.
+            VersionMismatchError: the server speaks no revision that has a handshake (V7).
             MethodNotFoundError, InvalidParamsError: as named.
         """
         event = _EVENTS.get(request.method, Event.OTHER)
@@ -75,6 +77,8 @@ class HandshakeEra:
     def _open(self, params: InitializeParams, request: Request, facts: ServerFacts) -> None:
         # An unknown version is not an error here: the answer names one we speak (V1).
         spoken = tuple(r for r in facts.revisions if not r.stateless)
+        if not spoken:
+            raise unsupported(params.protocol_version, facts)
         wanted = BY_DATE.get(params.protocol_version)
         self.revision = wanted if wanted in spoken else spoken[0]
         raw = cast("JSONObject", request.params)
@@ -102,8 +106,12 @@ class HandshakeEra:
                 return None
 
     def seal(self, method: Method, result: object, facts: ServerFacts) -> JSONObject:
-        """Project the result onto the revision; nothing is added in this era."""
+        """Project the result onto the revision; nothing is added in this era.
+
+        A result that came from a peer of another era leaves its type behind (B7).
+        """
         sealed = to_wire(result, self.revision)
+        sealed.pop("resultType", None)
         if self.revision.structured is Structured.OBJECT and not isinstance(
             sealed.get("structuredContent", {}), dict
         ):

@@ -18,6 +18,7 @@ from mcp_trio.errors import (
     MCPError,
     RemoteError,
     RequestTimeoutError,
+    TransportError,
     VersionMismatchError,
 )
 from mcp_trio.wire.revisions import BY_DATE, Revision
@@ -85,11 +86,13 @@ def best_common(names: Iterable[str], ours: Iterable[Revision]) -> Revision | No
 def classify(error: MCPError, ours: Iterable[Revision]) -> Reply:
     """Read an error that answered `server/discover`.
 
+    An HTTP answer that is no message arrives as a `TransportError`; it is what an older
+    server says (V9). If it is the line that broke, `initialize` will find the same.
+
     Raises:
-        MCPError: the error itself, when it is neither an answer nor a silence: the line
-            broke, and guessing on would hide that.
+        MCPError: the error itself, when it came from this side.
     """
-    if isinstance(error, RequestTimeoutError):
+    if isinstance(error, RequestTimeoutError | TransportError):
         return Reply.OTHER
     if not isinstance(error, RemoteError):
         raise error

@@ -16,12 +16,12 @@ from mcp_trio.eras.admission import (
     lookup,
     meta_of,
     progress_token,
+    unsupported,
 )
 from mcp_trio.errors import (
     HeaderMismatchError,
     InvalidParamsError,
     MethodNotFoundError,
-    VersionMismatchError,
 )
 from mcp_trio.framing import headers as names
 from mcp_trio.framing.headers import HeaderValueError, decode_value
@@ -29,9 +29,17 @@ from mcp_trio.framing.param_headers import mismatch
 from mcp_trio.jsonrpc.messages import Request
 from mcp_trio.wire import DiscoverResult, JSONObject, Method, Revision
 from mcp_trio.wire.converter import to_wire
-from mcp_trio.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+from mcp_trio.wire.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+)
 from mcp_trio.wire.notices import LOG_LEVELS
 from mcp_trio.wire.revisions import BY_DATE
+
+__all__ = ["StatelessEra", "admit", "era_for", "unsupported"]
 
 DISCOVER_TTL_MS = 60_000
 
@@ -124,17 +132,6 @@ def admit(request: Request, headers: Mapping[str, str] | None, facts: ServerFact
         client_info=cast("JSONObject", info) if isinstance(info, dict) else None,
         client_capabilities=cast("JSONObject", capabilities),
         log_level=lambda: cast("str | None", level),
-    )
-
-
-def unsupported(requested: str, facts: ServerFacts) -> VersionMismatchError:
-    """The refusal of a version, naming the ones that work (V2)."""
-    return VersionMismatchError(
-        "Unsupported protocol version",
-        data={
-            "supported": [revision.date for revision in facts.revisions],
-            "requested": requested,
-        },
     )
 
 

@@ -9,14 +9,15 @@ writes into Host and Origin.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import attrs
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
+_QVALUE = re.compile(r"[01](\.[0-9]*)?")
 
 
 @attrs.frozen
@@ -33,19 +34,26 @@ class GatePolicy:
     """Which names this server answers to, and which web origins may use it."""
 
     hosts: frozenset[str] = LOOPBACK_NAMES
-    """Host names without port; `*` allows every one."""
+    """Host names without port, in lower case; `*` allows every one."""
     origins: frozenset[str] = frozenset()
-    """Whole origins such as `https://app.example`, besides the server's own."""
+    """Whole origins such as `https://app.example`, in lower case, besides the server's own."""
     any_address: bool = False
     """Accept every IP literal as Host, for binds beyond loopback. A rebinding attacker
     needs a name, so an address is no risk."""
 
 
-def _host_name(value: str) -> str:
-    """Drop the port: `[::1]:80` is `[::1]`, `localhost:80` is `localhost`."""
-    if value.startswith("["):
-        return value[: value.find("]") + 1].lower()
-    return value.partition(":")[0].lower().removesuffix(".")
+_AUTHORITY = r"(\[[0-9a-f:.]+\]|[^\s\[\]:/?#@\\,]+)(?::[0-9]{0,5})?"
+_HOST = re.compile(_AUTHORITY)
+_ORIGIN = re.compile(r"https?://" + _AUTHORITY)
+
+
+def _host_name(value: str, form: re.Pattern[str] = _HOST) -> str:
+    """The name without port, in lower case: `[::1]:80` is `[::1]`. Empty if there is none.
+
+    Anything beside a name and a port, such as user information, makes it no host at all.
+    """
+    found = form.fullmatch(value.lower())
+    return found[1].removesuffix(".") if found else ""
 
 
 def _is_address(name: str) -> bool:
@@ -70,8 +78,8 @@ def check_source(headers: Mapping[str, str], policy: GatePolicy) -> Refusal | No
     host = _host_name(headers.get("host", ""))
     if not _known(host, policy):
         return Refusal(403, "Host is not allowed", "add it to allowed_hosts to serve it")
-    origin = headers.get("origin", "").lower() or None
-    if origin is None or origin_allowed(origin, host, policy):
+    origin = headers.get("origin")
+    if origin is None or origin_allowed(origin.lower(), host, policy):
         return None
     return Refusal(403, "Origin is not allowed", "add it to allowed_origins to serve it")
 
@@ -80,17 +88,11 @@ def origin_allowed(origin: str, host: str, policy: GatePolicy) -> bool:
     """Tell whether a web page of this origin may use the server."""
     if origin in policy.origins or "*" in policy.origins:
         return True
-    try:
-        parts = urlsplit(origin)
-        name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    except ValueError:
-        return False
-    if parts.scheme not in {"http", "https"}:
-        return False
+    name = _host_name(origin, _ORIGIN)
     if name in LOOPBACK_NAMES:
         return host in LOOPBACK_NAMES
     # The page came from this very server. With hosts="*" the name proves nothing.
-    return name == host and "*" not in policy.hosts
+    return name != "" and name == host and "*" not in policy.hosts
 
 
 @attrs.frozen(kw_only=True)
@@ -123,10 +125,7 @@ def _weight(parameters: list[str]) -> float:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
+            return float(value) if _QVALUE.fullmatch(value) else 0.0
     return 1.0
 
 

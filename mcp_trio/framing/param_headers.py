@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import cast
 
 import attrs
 
 from mcp_trio.framing.headers import PARAM_PREFIX, HeaderValueError, decode_value, encode_value
+from mcp_trio.wire.basic import JSONObject
 
 KEYWORD = "x-mcp-header"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TYPES = ("string", "integer", "boolean")
 SAFE_INTEGER = 2**53 - 1
+"""The largest integer that a header may carry, either sign."""
+_NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?")
+_DATA = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose value is an instance and no schema."""
+_NAMED = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
+)
+"""Keywords whose value maps names to schemas."""
 
 
 class ParamHeaderError(ValueError):
@@ -70,21 +80,26 @@ def _annotation(node: Mapping[str, object], path: tuple[str, ...]) -> ParamHeade
     return ParamHeader(header=PARAM_PREFIX + name.lower(), path=path, type=kind)
 
 
-def _count(schema: object) -> int:
-    """Count annotations anywhere, so that one in a forbidden place is noticed.
-
-    An object under the key is a property that happens to have this name.
-    """
+def _count(schema: Mapping[str, object]) -> int:
+    """Count annotations in every subschema, so that one in a forbidden place is noticed."""
     total, queue = 0, [schema]
     while queue:
         node = queue.pop()
-        if isinstance(node, dict):
-            fields = cast("dict[str, object]", node)
-            total += KEYWORD in fields and not isinstance(fields[KEYWORD], dict)
-            queue.extend(fields.values())
-        elif isinstance(node, list):
-            queue.extend(cast("list[object]", node))
+        total += KEYWORD in node
+        for name, value in node.items():
+            if name not in _DATA:
+                queue.extend(_subschemas(name, value))
     return total
+
+
+def _subschemas(name: str, value: object) -> Iterator[JSONObject]:
+    """The schemas under one keyword of a schema."""
+    found: Iterable[object] = (value,)
+    if isinstance(value, list):
+        found = cast("list[object]", value)
+    elif isinstance(value, dict) and name in _NAMED:
+        found = cast("JSONObject", value).values()
+    return (cast("JSONObject", item) for item in found if isinstance(item, dict))
 
 
 def _lookup(arguments: Mapping[str, object], path: tuple[str, ...]) -> object:
@@ -97,11 +112,16 @@ def _lookup(arguments: Mapping[str, object], path: tuple[str, ...]) -> object:
 
 
 def _text(value: object) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | str):
-        return str(value)
-    return None
+    """The text of an argument; None for what no header can carry, which the schema refuses."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if value.is_integer():
+            return str(int(value))
+        case int() | float() | str():
+            return str(value)
+        case _:
+            return None
 
 
 def build(
@@ -123,26 +143,31 @@ def mismatch(
 ) -> str | None:
     """Say which header contradicts the arguments, or None."""
     for item in annotations:
-        received = headers.get(item.header)
-        value = _lookup(arguments, item.path)
-        if value is None:
-            if received is not None:
-                return f"{item.header} is present, its argument is not"
-            continue
-        if received is None:
-            return f"{item.header} is missing"
-        try:
-            text = decode_value(received)
-        except HeaderValueError as error:
-            return f"{item.header}: {error}"
-        if not _same(item, value, text):
-            return f"{item.header} does not match the argument"
+        fault = _fault(item, _lookup(arguments, item.path), headers.get(item.header))
+        if fault is not None:
+            return f"{item.header} {fault}"
     return None
 
 
-def _same(item: ParamHeader, value: object, text: str) -> bool:
-    if item.type == "integer" and not isinstance(value, bool) and isinstance(value, int | float):
-        return bool(re.fullmatch(r"-?\d{1,40}(\.0{1,20})?", text)) and (
-            int(text.partition(".")[0]) == value
-        )
-    return _text(value) == text
+def _fault(item: ParamHeader, value: object, received: str | None) -> str | None:
+    expected = _text(value)
+    if expected is None:
+        return None if received is None else "is present, its argument is not"
+    if received is None:
+        return "is missing"
+    if item.type == "integer" and isinstance(value, int) and abs(value) > SAFE_INTEGER:
+        return f"cannot carry integers beyond {SAFE_INTEGER}"
+    try:
+        text = decode_value(received)
+    except HeaderValueError as error:
+        return f"has {error}"
+    if text == expected or (item.type == "integer" and _equal(value, text)):
+        return None
+    return "does not match the argument"
+
+
+def _equal(value: object, text: str) -> bool:
+    """Compare as numbers: `42`, `042` and `42.0` are one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return bool(_NUMBER.fullmatch(text)) and Decimal(text) == Decimal(value)

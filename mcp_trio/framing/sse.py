@@ -5,7 +5,7 @@ Source: WHATWG HTML, "Server-sent events", sections 9.2.5 and 9.2.6.
 
 from __future__ import annotations
 
-import codecs
+import re
 from collections.abc import Iterator
 
 import attrs
@@ -38,6 +38,12 @@ class EventTooLargeError(ValueError):
     """An event or line grew over the limit; the stream cannot be read further."""
 
 
+_BREAK = re.compile(rb"\r\n?|\n")
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_RETRY = 12
+"""Digits of a `retry` that are looked at; twelve are thirty years."""
+
+
 class SSEDecoder:
     """Reads an event stream in chunks cut anywhere.
 
@@ -48,15 +54,19 @@ class SSEDecoder:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.last_id: str | None = None
+        """The id of the last event that was complete, what `Last-Event-ID` is for."""
         self.retry: int | None = None
         """Milliseconds, the last valid `retry` seen."""
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._text = ""
-        self._first = True
+        self._line = bytearray()
+        self._start = b""
+        """The first bytes of the stream, as long as they may be a byte order mark."""
+        self._started = False
         self._after_cr = False
-        self._data: list[str] = []
         self._size = 0
+        """Bytes held for the event that is being read."""
+        self._data: list[str] = []
         self._event = ""
+        self._id: str | None = None
 
     def receive(self, chunk: bytes) -> Iterator[ServerEvent]:
         """Take bytes, give the events they complete.
@@ -64,54 +74,62 @@ class SSEDecoder:
         Raises:
             EventTooLargeError: over the limit; nothing more can be read.
         """
-        text = self._decoder.decode(chunk)
-        if self._first and text:
-            text = text.removeprefix("\ufeff")
-            self._first = False
-        if self._after_cr and text:
-            text = text.removeprefix("\n")
+        chunk = self._without_mark(chunk)
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
-        self._text += text
-        lines = self._take_lines()
-        for line in lines:
-            if (event := self._line(line)) is not None:
+        start = 0
+        for found in _BREAK.finditer(chunk):
+            self._hold(chunk[start : found.start()])
+            start = found.end()
+            line = bytes(self._line)
+            self._line.clear()
+            if (event := self._read(line)) is not None:
                 yield event
-        if len(self._text) + self._size > self.limit:
+        self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
+        self._hold(chunk[start:])
+
+    def _without_mark(self, chunk: bytes) -> bytes:
+        if self._started:
+            return chunk
+        chunk = self._start + chunk
+        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+            self._start = chunk
+            return b""
+        self._started = True
+        return chunk.removeprefix(_BOM)
+
+    def _hold(self, piece: bytes) -> None:
+        self._line += piece
+        self._size += len(piece)
+        if self._size > self.limit:
             raise EventTooLargeError(f"an event is larger than {self.limit} bytes")
 
-    def _take_lines(self) -> list[str]:
-        if "\n" not in self._text and "\r" not in self._text:
-            return []
-        self._after_cr = self._text.endswith("\r")
-        lines = self._text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._text = lines.pop()
-        return lines
-
-    def _line(self, line: str) -> ServerEvent | None:
+    def _read(self, line: bytes) -> ServerEvent | None:
         if not line:
             return self._dispatch()
-        if line.startswith(":"):
-            return None
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match name:
-            case "data":
+        raw_name, _, raw_value = line.partition(b":")
+        value = raw_value.removeprefix(b" ").decode(errors="replace")
+        match raw_name:
+            case b"data":
                 self._data.append(value)
-                self._size += len(value) + 1
-                if self._size > self.limit:
-                    raise EventTooLargeError(f"an event is larger than {self.limit} bytes")
-            case "event":
+                return None
+            case b"event":
                 self._event = value
-            case "id" if "\0" not in value:
-                self.last_id = value
-            case "retry" if value.isascii() and value.isdigit():
-                self.retry = int(value[:12])
+            case b"id" if "\0" not in value:
+                self._id = value
+            case b"retry" if value.isascii() and value.isdigit():
+                self.retry = int(value.lstrip("0")[:_LONGEST_RETRY] or "0")
             case _:
                 pass
+        # Only data adds up; of anything else the last one counts.
+        self._size -= len(line)
         return None
 
     def _dispatch(self) -> ServerEvent | None:
         event = None
+        # An id takes effect with its event. One cut short is to be sent again.
+        self.last_id = self._id
         if self._data:
             event = ServerEvent(
                 data="\n".join(self._data), event=self._event or "message", id=self.last_id

@@ -1,7 +1,7 @@
 """Bytes to messages and back; the only importer of the JSON library.
 
 Strict on the way in: NaN, trailing bytes, lone surrogates, invalid UTF-8 and a byte
-order mark are refused, integers keep all their digits. What cannot be read becomes a
+order mark are refused, integers keep all their digits. As strict on the way out. What cannot be read becomes a
 `Malformed` value with the answer JSON-RPC prescribes; nothing of the input is echoed.
 """
 
@@ -51,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class EncodeError(ValueError):
-    """A value of ours cannot be written as JSON, such as a lone surrogate."""
+    """A value of ours cannot be written as JSON, such as NaN or a lone surrogate."""
 
 
 def too_deep(data: bytes, limit: int) -> bool:
@@ -198,9 +198,13 @@ def encode_value(value: object) -> bytes:
         EncodeError: as `encode`.
     """
     try:
-        return _encode(value)
+        data = _encode(value)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise EncodeError(f"cannot be written as JSON: {error}") from error
+    # The library writes NaN as null, so only where there is a null can there have been one.
+    if b"null" in data and not is_finite(value):
+        raise EncodeError("cannot be written as JSON: NaN or an infinity")
+    return data
 
 
 def raw(value: object) -> msgspec.Raw:
@@ -222,10 +226,14 @@ def decode_value(data: bytes | str) -> object:
 
 def is_finite(value: object) -> bool:
     """Tell whether a value has no NaN and no infinity, which JSON cannot carry."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(is_finite(item) for item in cast("JSONObject", value).values())
-    if isinstance(value, list | tuple):
-        return all(is_finite(item) for item in cast("list[object]", value))
+    queue = [value]
+    while queue:
+        item = queue.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return False
+        elif isinstance(item, dict):
+            queue.extend(cast("JSONObject", item).values())
+        elif isinstance(item, (list, tuple)):
+            queue.extend(cast("list[object]", item))
     return True

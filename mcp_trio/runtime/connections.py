@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
 import attrs
@@ -204,7 +204,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 ),
                 headers=request.headers.raw,
                 content=request.stream,
-                extensions=request.extensions,  # pyright: ignore
+                extensions=request.extensions,
             )
         )
         if not isinstance(answer.stream, AsyncIterable):  # pragma: no cover  # by its contract
@@ -213,7 +213,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             status_code=answer.status,
             headers=answer.headers,
             stream=_Body(answer.stream),
-            extensions=answer.extensions,
+            # Its annotation has no type arguments.
+            extensions=cast("Any", answer).extensions,
         )
 
     async def aclose(self) -> None:

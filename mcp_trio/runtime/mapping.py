@@ -264,7 +264,7 @@ def _as_number(value: object) -> int | float:
 def _as_boolean(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    if value in {"true", "false"} if isinstance(value, str) else False:
+    if isinstance(value, str) and value in {"true", "false"}:
         return value == "true"
     raise ValueError("is not a boolean")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable
@@ -13,12 +14,19 @@ import msgspec
 import trio
 
 from mcp_trio.errors import MCPError, ToolError
-from mcp_trio.jsonrpc import codec
 from mcp_trio.json_schema import Validator, Violation
+from mcp_trio.jsonrpc import codec
 from mcp_trio.server.signature import CONTENT, Signature
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import handler_failed, sole_cause
-from mcp_trio.wire import CallToolResult, ContentBlock, JSONObject, TextContent, Tool
+from mcp_trio.wire import (
+    ABSENT,
+    CallToolResult,
+    ContentBlock,
+    JSONObject,
+    TextContent,
+    Tool,
+)
 
 logger = logging.getLogger("mcp_trio.server")
 
@@ -45,15 +53,17 @@ class Threads:
 
         def body() -> object:
             with self._lock:
-                inside.entered = True
+                if inside.given_up:
+                    return None  # cancelled before it began: there is nothing to do any more
+                inside.running = True
                 self.running += 1
             try:
                 return function()
             finally:
                 with self._lock:
-                    inside.left = True
+                    inside.running = False
                     self.running -= 1
-                    self.abandoned -= inside.abandoned
+                    self.abandoned -= inside.given_up
 
         try:
             return await trio.to_thread.run_sync(
@@ -61,9 +71,10 @@ class Threads:
             )
         except trio.Cancelled:
             with self._lock:
-                inside.abandoned = inside.entered and not inside.left
-                self.abandoned += inside.abandoned
-            if inside.abandoned:
+                inside.given_up = True
+                left_behind = inside.running
+                self.abandoned += left_behind
+            if left_behind:
                 logger.warning("the thread of tool %s was abandoned by a cancelled call", name)
             raise
 
@@ -72,9 +83,8 @@ class Threads:
 class _Inside:
     """How far one thread has come; guarded by the lock of `Threads`."""
 
-    entered: bool = False
-    left: bool = False
-    abandoned: bool = False
+    running: bool = False
+    given_up: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +125,9 @@ class FunctionTool:
         if self.signature.is_async:
             return await cast("Callable[..., Awaitable[object]]", self.function)(**keywords)
         bound = functools.partial(self.function, **keywords)
-        return await self.threads.run(bound, self.definition.name)
+        result = await self.threads.run(bound, self.definition.name)
+        # A plain function that made a coroutine: a decorator or a lambda around an async one.
+        return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
 
     def _failure(self, error: BaseException) -> CallToolResult:
         if isinstance(error, ToolError):
@@ -125,32 +137,43 @@ class FunctionTool:
         return error_result(handler_failed(f"tool {self.definition.name}", error).message)
 
     def _dress(self, value: object) -> CallToolResult:
+        result = self._as_result(value)
+        if self.output_validator is None or result.is_error:
+            return result
+        # What is listed is owed, also by a result made by hand (T4).
+        if result.structured_content is ABSENT:
+            raise TypeError("the result has no structured content, its annotation promises some")
+        faults = self.output_validator.violations(result.structured_content)
+        if faults:
+            raise TypeError(f"the result does not fit its annotation: {_join(faults)}")
+        return result
+
+    def _as_result(self, value: object) -> CallToolResult:
         if isinstance(value, CallToolResult):
             return value
         content = _as_content(value)
         if content is not None:
             return CallToolResult(content=content)
-        plain = msgspec.to_builtins(value)
-        if not codec.is_finite(plain):
-            raise ToolError("The result holds NaN or an infinity, which JSON cannot carry")
-        text = plain if isinstance(plain, str) else codec.encode_value(plain).decode()
+        if value is None and self.output_validator is None:
+            return CallToolResult()
+        try:
+            plain = msgspec.to_builtins(value, str_keys=True)
+            encoded = codec.encode_value(plain)
+        except codec.EncodeError as error:
+            raise ToolError(f"The result {error}") from error
+        text = plain if isinstance(plain, str) else encoded.decode()
         result = CallToolResult(content=[TextContent(text=text)])
         if self.output_validator is None:
             return result
         structured = {"result": plain} if self.signature.wraps_output else plain
-        if not self.output_validator.is_valid(structured):
-            faults = self.output_validator.violations(structured)
-            raise TypeError(f"the result does not fit its annotation: {_join(faults)}")
         return attrs.evolve(result, structured_content=structured)
 
 
 def _as_content(value: object) -> list[ContentBlock] | None:
-    """The value as content blocks, if that is what it is. None means no content."""
-    if value is None:
-        return []
+    """The value as content blocks, if that is what it is or what it holds."""
     if isinstance(value, CONTENT):
         return [value]
-    if isinstance(value, list) and value:
+    if isinstance(value, (list, tuple)):
         items = cast("list[object]", value)
         if any(isinstance(item, CONTENT) for item in items):
             return [

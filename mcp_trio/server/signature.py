@@ -7,16 +7,28 @@ annotated with `Context` is filled in by the server and invisible to the model.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import keyword
 import re
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Never,
+    NoReturn,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import attrs
 import msgspec
 
+from mcp_trio.jsonrpc import codec
 from mcp_trio.session.context import Context
 from mcp_trio.wire import (
     AudioContent,
@@ -75,42 +87,66 @@ def _integral(value: object) -> object:
 def read_signature(function: Callable[..., object]) -> Signature:
     """Work out what a function takes and gives.
 
+    Parameters that a `functools.partial` has filled in by name are not part of it.
+
     Raises:
-        SignatureError: `*args`, `**kwargs`, positional-only parameters, or a type that has
-            no JSON form.
+        SignatureError: `*args`, `**kwargs`, positional-only parameters, a generator, or a
+            type that has no JSON form.
     """
-    target = function if inspect.isroutine(function) else type(function).__call__
+    inner, filled = underlying(function)
+    target = inner if inspect.isroutine(inner) else type(inner).__call__
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise SignatureError("a generator cannot be a tool: its result has to be a value")
     try:
         hints = get_type_hints(target, include_extras=True)
-    except (NameError, TypeError) as error:
+        parameters = inspect.signature(function).parameters
+    except (NameError, TypeError, ValueError) as error:
         raise SignatureError(f"cannot read the annotations: {error}") from error
-    described = _argument_docs(inspect.getdoc(function) or "")
+    described = _argument_docs(inspect.getdoc(inner) or "")
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    defaults: JSONObject = {}
     context_parameter = None
-    for name, parameter in inspect.signature(function).parameters.items():
-        annotation = hints.get(name, Any)
-        if _is_context(annotation):
-            context_parameter = name
+    for name, parameter in parameters.items():
+        if name in filled:
             continue
         _check_kind(name, parameter)
-        if annotation is object:
-            annotation = Any
+        annotation = hints.get(name, Any)
+        if _is_context(annotation):
+            if context_parameter is not None:
+                raise SignatureError(f"parameter {name}: there is a Context already")
+            context_parameter = name
+            continue
         if name in described and not _has_description(annotation):
             annotation = Annotated[annotation, msgspec.Meta(description=described[name])]
         if parameter.default is inspect.Parameter.empty:
             fields.append((name, annotation))
         else:
-            fields.append((name, annotation, _as_default(parameter.default)))
+            # The function's own default is used in the call; this one is only shown.
+            fields.append((name, annotation, msgspec.UNSET))
+            defaults.update(_shown_default(name, parameter.default))
     arguments = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True)
-    output_schema, wraps = _output(hints.get("return", inspect.Signature.empty))
+    output_schema, wraps = _output(hints.get("return", Any))
     return Signature(
-        input_schema=_schema(arguments, "a parameter"),
+        input_schema=_input(arguments, defaults),
         output_schema=output_schema,
         wraps_output=wraps,
         context_parameter=context_parameter,
         arguments=arguments,
         is_async=inspect.iscoroutinefunction(target),
     )
+
+
+def underlying(function: Callable[..., object]) -> tuple[Callable[..., object], frozenset[str]]:
+    """What stands below partials and a bare staticmethod, and the parameters they filled in."""
+    filled: set[str] = set()
+    while True:
+        if isinstance(function, functools.partial):
+            filled.update(function.keywords)
+            function = function.func
+        elif isinstance(function, staticmethod):
+            function = function.__func__
+        else:
+            return function, frozenset(filled)
 
 
 def _check_kind(name: str, parameter: inspect.Parameter) -> None:
@@ -126,15 +162,14 @@ def _check_kind(name: str, parameter: inspect.Parameter) -> None:
         raise SignatureError(f"parameter {name}: not usable as a name")
 
 
-def _as_default(value: object) -> Any:
-    """A default for the schema. The function's own default is what is used in the call."""
+def _shown_default(name: str, value: object) -> JSONObject:
+    """The default for the schema; none where it has no JSON form."""
     try:
-        plain = msgspec.to_builtins(value)
-    except (TypeError, msgspec.ValidationError):
-        return msgspec.UNSET
-    if isinstance(plain, dict | list | set):
-        return msgspec.field(default_factory=lambda: value)
-    return value
+        plain = msgspec.to_builtins(value, str_keys=True)
+        codec.encode_value(plain)
+    except (TypeError, ValueError):
+        return {}
+    return {name: plain}
 
 
 def _strip(annotation: Any) -> Any:
@@ -158,10 +193,33 @@ def _has_description(annotation: Any) -> bool:
     )
 
 
+def _any_object(kind: type) -> JSONObject:
+    if kind is object:
+        return {}
+    raise TypeError(f"{kind.__qualname__} is not supported")
+
+
+def _input(arguments: type[msgspec.Struct], defaults: JSONObject) -> JSONObject:
+    try:
+        msgspec.json.Decoder(arguments)
+    except TypeError as error:
+        raise SignatureError(f"a parameter cannot be told apart in JSON: {error}") from error
+    schema = _schema(arguments, "a parameter")
+    schema.pop("title", None)
+    if not schema.get("required"):
+        schema.pop("required", None)
+    properties = cast("dict[str, JSONObject]", schema["properties"])
+    for name, value in defaults.items():
+        properties[name]["default"] = value
+    return schema
+
+
 def _schema(annotation: Any, what: str) -> JSONObject:
     """The schema of a type, with everything it refers to inside."""
     try:
-        (root,), parts = msgspec.json.schema_components([annotation], ref_template=_REFERENCE)
+        (root,), parts = msgspec.json.schema_components(
+            [annotation], schema_hook=_any_object, ref_template=_REFERENCE
+        )
     except (TypeError, NameError) as error:
         raise SignatureError(f"{what} has a type without a JSON form: {error}") from error
     root = cast("JSONObject", root)
@@ -173,10 +231,6 @@ def _schema(annotation: Any, what: str) -> JSONObject:
     elif name is not None:
         # A recursive type: the root repeats its definition, which stays for the inner use.
         root = dict(cast("JSONObject", parts[name]))
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        root.pop("title", None)
-        if not root.get("required"):
-            root.pop("required", None)
     return {**root, "$defs": dict(parts)} if parts else dict(root)
 
 
@@ -192,11 +246,9 @@ def _mentions(value: object, reference: str) -> bool:
 
 
 def _output(annotation: Any) -> tuple[JSONObject | None, bool]:
-    if annotation in {inspect.Signature.empty, None, type(None), Any, object}:
+    if any(annotation is kind for kind in _UNTYPED) or _mentions_content(annotation):
         return None, False
-    if _returns_content(annotation):
-        return None, False
-    schema = _schema(annotation, "the result")
+    schema = _without_offsets(_schema(annotation, "the result"))
     if schema.get("type") == "object":
         return schema, False
     parts = schema.pop("$defs", None)
@@ -208,18 +260,35 @@ def _output(annotation: Any) -> tuple[JSONObject | None, bool]:
     return ({**wrapped, "$defs": parts} if parts else wrapped), True
 
 
-def _returns_content(annotation: Any) -> bool:
-    """Content blocks, lists of them, and whole results are passed on as they are."""
-    for member in _members(annotation):
-        if member is CallToolResult or member in CONTENT:
-            return True
-        if get_origin(member) is list and _returns_content(get_args(member)[0]):
-            return True
-    return False
+_UNTYPED = (None, types.NoneType, Any, object, Never, NoReturn)
+
+
+def _mentions_content(annotation: Any) -> bool:
+    """Content blocks, collections of them, and whole results are passed on as they are."""
+    return (
+        annotation is CallToolResult
+        or annotation in CONTENT
+        or any(_mentions_content(part) for part in get_args(annotation))
+    )
+
+
+def _without_offsets(schema: JSONObject) -> JSONObject:
+    """Do not promise `date-time` and `time`: both demand an offset, which Python's may lack."""
+    queue: list[object] = [schema]
+    while queue:
+        node = queue.pop()
+        if isinstance(node, dict):
+            fields = cast("JSONObject", node)
+            if fields.get("format") in ("date-time", "time"):
+                del fields["format"]
+            queue.extend(fields.values())
+        elif isinstance(node, list):
+            queue.extend(cast("list[object]", node))
+    return schema
 
 
 _ARGS = re.compile(r"^(?:Args|Arguments|Parameters):[ \t]*$")
-_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s+(.*)$")
+_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\(.*?\))?:(?:\s+(.*))?$")
 
 
 def _argument_docs(doc: str) -> dict[str, str]:
@@ -235,15 +304,15 @@ def _argument_docs(doc: str) -> dict[str, str]:
         entry = _ENTRY.match(line)
         if entry and (not indent or entry[1] == indent):
             indent, current = entry[1], entry[2]
-            found[current] = entry[3].strip()
+            found[current] = (entry[3] or "").strip()
         elif current and line.strip():
-            found[current] += " " + line.strip()
-    return found
+            found[current] = f"{found[current]} {line.strip()}".strip()
+    return {name: text for name, text in found.items() if text}
 
 
 def description_of(function: Callable[..., object]) -> str | None:
     """The docstring up to its sections, as the model should read it."""
-    doc = inspect.getdoc(function)
+    doc = inspect.getdoc(underlying(function)[0])
     if not doc:
         return None
     head = re.split(r"^(?:Args|Arguments|Parameters|Returns|Raises|Yields):[ \t]*$", doc, flags=re.M)

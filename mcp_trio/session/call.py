@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 
 import attrs
 import trio
+import trio.lowlevel
 
 from mcp_trio.errors import MCPError, RemoteError
 from mcp_trio.jsonrpc.messages import Error, Notification, Result
@@ -84,6 +85,8 @@ class PendingCall:
             if not self.reports:
                 self._wake = trio.Event()
         if isinstance(self.outcome, MCPError):
+            # A caller whose own scope was cancelled along with the session hears of that.
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise self.outcome
         return self.outcome.result
 

@@ -9,7 +9,7 @@ Trio's scopes.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict
 from typing import Protocol
 
 import trio
@@ -66,7 +66,9 @@ class Reaper:
         """Every request between its first and its last step."""
         self.lifted = 0
         """Shields taken away so far."""
-        self._doomed: deque[tuple[float, Reapable]] = deque()
+        # Cancelled requests that are not over, in the order of their deadlines. One that ends is
+        # let go at once: a storm of cancellations must not keep its tasks for `timeout` seconds.
+        self._doomed: OrderedDict[Reapable, float] = OrderedDict()
         self._wake = trio.Event()
         self._idle: trio.Event | None = None
 
@@ -77,12 +79,13 @@ class Reaper:
     def remove(self, request: Reapable) -> None:
         """Note that a request is over."""
         self.running.discard(request)
+        self._doomed.pop(request, None)
         if self._idle is not None and not self.running:
             self._idle.set()
 
     def doom(self, request: Reapable) -> None:
         """Start the clock of a request that was just cancelled."""
-        self._doomed.append((trio.current_time() + self.timeout, request))
+        self._doomed.setdefault(request, trio.current_time() + self.timeout)
         self._wake.set()
 
     async def run(self) -> None:
@@ -92,9 +95,12 @@ class Reaper:
                 if not self._doomed:
                     self._wake = trio.Event()
                     await self._wake.wait()
-                deadline, request = self._doomed.popleft()
-                if request in self.running:
+                    continue
+                deadline = next(iter(self._doomed.values()))
+                if deadline > trio.current_time():
                     await trio.sleep_until(deadline)
+                else:
+                    request, _ = self._doomed.popitem(last=False)
                     self._reap(request)
         finally:
             if self.running:

@@ -200,12 +200,15 @@ class Dispatcher:
                 async with trio.open_nursery() as requests:
                     self._nursery = requests
                     task_status.started()
-                    await self._read()
-                    await self._drain()
-                    self._end(TransportError("the peer closed the line before it answered"))
-                    requests.cancel_scope.cancel()
+                    try:
+                        await self._read()
+                        await self._drain()
+                        self._end(TransportError("the peer closed the line before it answered"))
+                    finally:
+                        # While the nursery still is: nothing may be spawned afterwards.
+                        self._end(TransportClosedError("the session is closed"))
+                        requests.cancel_scope.cancel()
             finally:
-                self._end(TransportClosedError("the session is closed"))
                 with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
                     await self.transport.aclose()
                 outer.cancel_scope.cancel()
@@ -468,6 +471,8 @@ class Dispatcher:
             TransportClosedError, TransportError: the line is gone.
         """
         if self._closed is not None or self._nursery is None:
+            # A caller whose own scope was cancelled along with the session hears of that.
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise self._closed_error()
         headers = None
         if self.stamp is not None and isinstance(message, Request | Notification):

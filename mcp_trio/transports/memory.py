@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import trio
+import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import TransportClosedError, TransportError
@@ -54,8 +55,10 @@ class MemoryTransport:
         try:
             await self._outgoing.send(item)
         except trio.ClosedResourceError as error:
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise TransportClosedError("this end is closed") from error
         except trio.BrokenResourceError as error:
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise TransportError("the other end is closed") from error
 
     async def receive(self) -> Envelope:

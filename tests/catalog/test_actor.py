@@ -113,7 +113,7 @@ async def test_a_call_keeps_the_entry_it_took_across_a_swap(
         assert (await actor.tools.entries["a"].call(None, {})).content[0].text != revision
 
 
-async def test_an_outage_keeps_everything_and_backs_off(
+async def test_an_outage_keeps_everything_and_backs_off(  # noqa: PLR0917  # fixtures
     running, registry, view, host, missing, caplog, autojump_clock
 ):
     caplog.set_level(logging.INFO, "mcp_trio.catalog")

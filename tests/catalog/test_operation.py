@@ -225,7 +225,6 @@ def test_any_json_in_any_place_is_taken_or_refused_and_nothing_else(key, value):
     made[key] = value
     try:
         operation = parse(made)
-    except OperationError as error:
-        assert str(error)
-    else:
-        assert operation.to_tool().name == operation.name
+    except OperationError:
+        return
+    assert operation.to_tool().name == operation.name

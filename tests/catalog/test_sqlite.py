@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
+from pathlib import Path
 
 import apsw
 import pytest
@@ -193,7 +193,7 @@ async def test_a_corrupt_file_is_corrupt_until_it_is_replaced(tmp_path, view, co
     good = tmp_path / "good.db"
     create_registry(good)
     publish(good, view("a"))
-    os.replace(good, path)
+    good.replace(path)
     assert ids(await registry.read(None)) == ["a"]
     await registry.aclose()
 
@@ -254,7 +254,7 @@ async def test_another_file_at_the_same_place_is_read_completely(tmp_path, regis
     publish(other, view("b"))
     for suffix in ("-wal", "-shm"):
         (tmp_path / f"registry.db{suffix}").unlink(missing_ok=True)
-    os.replace(other, path)
+    other.replace(path)
     assert await registry.change_token() != base
     reading = await registry.read(base)
     assert (ids(reading), reading.complete) == (["b"], True)
@@ -291,17 +291,22 @@ async def test_cancelling_a_read_returns_at_once_and_the_next_one_works(path, vi
     assert threading.active_count() <= before + 2
 
 
+def files_open(path):
+    links = [
+        descriptor.readlink()
+        for descriptor in Path("/proc/self/fd").iterdir()
+        if descriptor.is_symlink() and descriptor.exists()
+    ]
+    return [link for link in links if str(link).startswith(str(path))]
+
+
 async def test_closing_lets_go_of_the_file_and_it_opens_again(registry, path, view):
     publish(path, view("a"))
     await registry.read(None)
+    assert files_open(path)
     await registry.aclose()
     await registry.aclose()
-    open_files = [
-        os.readlink(f"/proc/self/fd/{fd}")
-        for fd in os.listdir("/proc/self/fd")
-        if os.path.exists(f"/proc/self/fd/{fd}")
-    ]
-    assert not [name for name in open_files if name.startswith(str(path))]
+    assert not files_open(path)
     assert ids(await registry.read(None)) == ["a"]
 
 

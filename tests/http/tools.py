@@ -11,9 +11,22 @@ from mcp_trio.errors import MissingCapabilityError
 
 
 class Record:
+    """What the tools went through, and the means to wait for it."""
+
     def __init__(self) -> None:
         self.events: list[str] = []
         self.release = trio.Event()
+        self._added = trio.lowlevel.ParkingLot()
+
+    def add(self, event: str) -> None:
+        self.events.append(event)
+        self._added.unpark_all()
+
+    async def until(self, *events: str) -> None:
+        """Wait until exactly these events have happened."""
+        with trio.fail_after(10):
+            while self.events != list(events):
+                await self._added.park()
 
 
 def make_server(**options) -> tuple[MCPServer, Record]:
@@ -28,12 +41,12 @@ def make_server(**options) -> tuple[MCPServer, Record]:
     @server.tool
     async def wait(label: str = "wait") -> str:
         """Wait until released."""
-        record.events.append(f"{label} started")
+        record.add(f"{label} started")
         try:
             await record.release.wait()
             return label
         finally:
-            record.events.append(f"{label} over")
+            record.add(f"{label} over")
 
     @server.tool
     async def report(ctx: Context, steps: int = 2, stay: bool = False) -> str:
@@ -45,7 +58,7 @@ def make_server(**options) -> tuple[MCPServer, Record]:
                 await record.release.wait()
             return "reported"
         finally:
-            record.events.append("report over")
+            record.add("report over")
 
     @server.tool
     async def fail() -> str:

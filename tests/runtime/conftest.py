@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import attrs
 import h11
@@ -140,9 +141,7 @@ class Upstream:
 @pytest.fixture
 async def upstream(nursery):
     made = Upstream()
-    listeners = await nursery.start(
-        lambda task_status: trio.serve_tcp(made.serve, 0, host="127.0.0.1", task_status=task_status)
-    )
+    listeners = await nursery.start(partial(trio.serve_tcp, made.serve, 0, host="127.0.0.1"))
     made.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
     return made
 

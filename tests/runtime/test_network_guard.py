@@ -90,7 +90,7 @@ class Recorder(httpcore2.AsyncNetworkBackend):
         self.asked: list[tuple[str, int]] = []
         self.alive = alive
 
-    async def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None):
+    async def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None):  # noqa: ASYNC109
         self.asked.append((host, port))
         if host in self.alive:
             await trio.lowlevel.checkpoint()
@@ -180,7 +180,7 @@ class Stuck(httpcore2.AsyncMockStream):
         type(self).closes += 1
         await trio.sleep_forever()
 
-    async def start_tls(self, ssl_context, server_hostname=None, timeout=None):
+    async def start_tls(self, ssl_context, server_hostname=None, timeout=None):  # noqa: ASYNC109
         await trio.sleep_forever()
 
 

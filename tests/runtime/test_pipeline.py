@@ -264,7 +264,7 @@ def test_a_secret_does_not_show_itself():
         f"{secret}",
         f"{secret:>20}",
         repr([secret]),
-        "%s" % secret,
+        f"{secret}",
     ):
         assert "very" not in shown
     with pytest.raises(TypeError, match="pickled"):

@@ -16,10 +16,10 @@ class MemoryStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream):
         self.stream = stream
 
-    async def read(self, max_bytes, timeout=None):
+    async def read(self, max_bytes, timeout=None):  # noqa: ASYNC109
         return await self.stream.receive_some(max_bytes)
 
-    async def write(self, buffer, timeout=None):
+    async def write(self, buffer, timeout=None):  # noqa: ASYNC109
         await self.stream.send_all(buffer)
 
     async def aclose(self):
@@ -40,7 +40,7 @@ class MemoryUpstream(httpcore2.AsyncNetworkBackend):
         self.most = 0
         self.keys: list[bytes] = []
 
-    async def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None):
+    async def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None):  # noqa: ASYNC109
         await trio.lowlevel.checkpoint()
         if self.script and self.script[0] == "refuse":
             self.times.append(trio.current_time())

@@ -392,6 +392,64 @@ async def test_cancelling_the_call_closes_the_socket_of_the_upstream(bench, upst
         await upstream.hung_up.wait()
 
 
+async def test_a_hundred_calls_cancelled_at_once_leave_nothing_open(upstream, make_bench):
+    bench = make_bench(upstream.url)
+    left = 0
+    all_gone = trio.Event()
+    all_here = trio.Event()
+
+    async def hang(line, _seen):
+        nonlocal left
+        left += 1
+        if left == 100:
+            all_here.set()
+        await line.wait_closed()
+        left -= 1
+        if left == 0:
+            all_gone.set()
+
+    upstream.handler = hang
+    async with bench.connections:
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                for _ in range(100):
+                    nursery.start_soon(bench.call)
+                await all_here.wait()
+                nursery.cancel_scope.cancel()
+            await all_gone.wait()
+        upstream.handler = upstream.plain
+        assert (await bench.call()).is_error is None
+
+
+async def test_cancelling_one_call_leaves_the_others_alone(bench, upstream):
+    release = trio.Event()
+    scope = trio.CancelScope()
+    results: list[object] = []
+
+    async def wait(line, _seen):
+        if len(upstream.seen) == 2:
+            upstream.hung_up.set()
+        await release.wait()
+        await line.answer()
+
+    async def doomed():
+        with scope:
+            await bench.call()
+
+    async def other():
+        results.append(await bench.call())
+
+    upstream.handler = wait
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(doomed)
+        nursery.start_soon(other)
+        with trio.fail_after(5):
+            await upstream.hung_up.wait()
+        scope.cancel()
+        release.set()
+    assert [result.is_error for result in results] == [None]
+
+
 async def test_the_deadline_of_the_caller_lies_over_that_of_the_operation(bench, upstream):
     upstream.handler = upstream.hang
     with trio.move_on_after(0.05) as scope:
@@ -594,3 +652,114 @@ async def test_after_the_connections_close_a_call_says_so(make_bench, upstream, 
         await bench.call()
     _, told = failure(await bench.call())
     assert (told["stage"], told["sub"], told["retryable"]) == ("internal_runtime", "shutdown", True)
+
+
+async def test_a_name_that_cannot_be_sent_is_refused_by_its_place(bench, upstream, failure):
+    cases = [
+        {"input_mapping": {"path": {"id": "1"}, "query": {"q": "=args.q"}}},
+        {
+            "target": {**POST, "content_type": "form"},
+            "input_mapping": {"path": {"id": "1"}, "body": {"q": "=args.q"}},
+        },
+        {"input_mapping": {"path": {"id": "=args.q"}}},
+    ]
+    result = await bench.call({"id": "1", "q": "\ud800"}, target=POST, input_mapping={})
+    assert failure(result)[1]["stage"] == "mapping"
+    for case in cases:
+        # A lone surrogate is a string to Python and none to anybody else.
+        for value in ("\ud800", {"a": 1}):
+            _, told = failure(await bench.call({"q": value}, **case))
+            assert told["stage"] == "mapping"
+    form = {"target": {**POST, "content_type": "form"}}
+    mapping = {"path": {"id": "1"}, "body": "=args.q"}
+    _, told = failure(await bench.call({"q": "text"}, **form, input_mapping=mapping))
+    assert told["stage"] == "mapping"
+    assert upstream.seen == []
+
+
+def test_names_of_cookies_and_headers_are_checked_when_compiled(make_bench):
+    bench = make_bench("http://127.0.0.1:1")
+    with pytest.raises(OperationError, match="name of a cookie"):
+        bench.compile(input_mapping={"path": {"id": "1"}, "cookies": {"a=b": "x"}})
+    with pytest.raises(OperationError, match="idempotency_key_header"):
+        bench.compile(execution_config={"idempotency_key_header": "Host"})
+
+
+async def test_a_null_body_sends_nothing(bench, upstream):
+    await bench.call(target=POST, input_mapping={"path": {"id": "1"}, "body": {"expr": "args.q"}})
+    assert upstream.last.body == b""
+    assert upstream.last.header("content-type") is None
+
+
+@pytest.mark.parametrize(
+    ("header", "wait"),
+    [
+        ("120", 120_000),
+        ("99999999999999999999", 86_400_000),
+        ("soon", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+        ("-5", None),
+    ],
+)
+async def test_retry_after_is_seconds_or_a_date(bench, upstream, failure, header, wait):
+    upstream.says({}, status=503, headers=[("retry-after", header)])
+    _, told = failure(await bench.call())
+    assert told["retry_after_ms"] == wait
+
+
+async def test_text_of_western_europe_and_broken_text_are_readable(bench, upstream, failure):
+    upstream.says("é".encode("cp1252"), kind="text/plain; charset=ISO-8859-1")
+    assert (await bench.call()).content[0].text == "é"
+    upstream.says(b"a\xffb", kind="text/plain")
+    assert (await bench.call()).content[0].text == "a\ufffdb"
+    upstream.says(b"not json \xff", status=500)
+    assert "not json" in failure(await bench.call())[0]
+
+
+async def test_a_binary_answer_is_a_malformed_reply(bench, upstream, failure):
+    upstream.says(b"\x89PNG", kind="image/png")
+    text, told = failure(await bench.call())
+    assert "answered with image/png where" in text
+    assert told["code"] == "unexpected_content_type"
+
+
+async def test_json_with_too_many_values_is_a_malformed_reply(upstream, make_bench, failure):
+    bench = make_bench(upstream.url, response_bytes=4 << 20)
+    upstream.says(b"[" + b"0," * 600_000 + b"0]")
+    async with bench.connections:
+        assert failure(await bench.call())[1]["sub"] == "malformed_reply"
+
+
+async def test_what_goes_wrong_in_the_output_mapping_is_told_as_mapping(bench, upstream, failure):
+    upstream.says({"a": 1})
+    for mapping in (
+        {"success_when": "=body.a"},
+        {"result": "=length(body.a)"},
+        {"result": {"expr": "body.none", "required": True}},
+        {"text": "=body.a"},
+    ):
+        text, told = failure(await bench.call(output_mapping=mapping))
+        assert told["stage"] == "mapping"
+        assert "output_mapping." in text
+    assert (await bench.call(output_mapping={"text": "=body.none"})).content == []
+
+
+async def test_a_broken_description_of_an_error_does_not_hide_the_error(bench, upstream, failure):
+    upstream.says({"title": "down", "detail": {"a": 1}, "message": 5}, status=503)
+    result = await bench.call(output_mapping={"error": {"message": "=length(status)"}})
+    text, told = failure(result)
+    assert text == "[external_service] the upstream answered 503. Try again later."
+    assert told["upstream_status"] == 503
+
+
+async def test_a_head_request_has_no_body_to_limit(bench, upstream):
+    async def head(line, _seen):
+        await line.head(200, [("content-type", "text/html"), ("content-length", "99999999")])
+        await line.stream.send_all(line.http.send(h11.EndOfMessage()) or b"")
+
+    upstream.handler = head
+    target = {"connection": "crm", "method": "HEAD", "path": "/leads/{id}"}
+    result = await bench.call(
+        target=target, output_mapping={"result": {"n": '=headers."content-length"'}}
+    )
+    assert result.structured_content == {"n": "99999999"}

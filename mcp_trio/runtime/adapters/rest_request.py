@@ -127,7 +127,10 @@ class RequestTemplate:
             return b""
         match self.content_type:
             case "json":
-                body = msgspec.json.encode(value)
+                try:
+                    body = msgspec.json.encode(value)
+                except UnicodeEncodeError as error:
+                    raise MappingError("is not valid Unicode", path=place) from error
             case "form":
                 if not isinstance(value, dict):
                     raise MappingError("a form needs an object", path=place)

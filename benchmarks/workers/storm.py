@@ -1,0 +1,110 @@
+"""Ten thousand calls in flight in memory, cancelled at once: what is left?
+
+Prints one JSON object. A first storm that is not judged lets memory pools grow to their size.
+Memory is told twice: as what the process holds, which the allocator rounds and keeps, and as the
+number of Python's own blocks, which is exact and is what gets judged.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+
+import trio
+import trio.testing
+
+import mcp_trio
+from mcp_trio.client.client import ClientOptions, MCPClient
+from mcp_trio.wire.revisions import BY_DATE
+
+PATIENCE = 60.0
+"""Seconds for one storm."""
+
+
+def blocks() -> int:
+    """Blocks of memory that Python objects occupy."""
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def resident() -> int:
+    """Bytes of memory this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+class Storm:
+    """A server whose calls never end by themselves, and the count of those that run."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.running = 0
+        self.all_run = trio.Event()
+        self.none_runs = trio.Event()
+        options = mcp_trio.ServerOptions(max_in_flight=size + 1)
+        self.server = mcp_trio.MCPServer("storm", options=options)
+        self.server.add_tool(self.hold)
+
+    async def hold(self) -> str:
+        """Run until cancelled."""
+        self.running += 1
+        if self.running == self.size:
+            self.all_run.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.running -= 1
+            if self.running == 0:
+                self.none_runs.set()
+        raise AssertionError
+
+    async def once(self, client: MCPClient) -> float:
+        """Start all calls, cancel them, and return the seconds until the last `finally`."""
+        self.all_run, self.none_runs = trio.Event(), trio.Event()
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                for _ in range(self.size):
+                    nursery.start_soon(client.call_tool, "hold")
+                await self.all_run.wait()
+                begun = time.perf_counter()
+                nursery.cancel_scope.cancel()
+            await self.none_runs.wait()
+        return time.perf_counter() - begun
+
+
+async def main(size: int, revision: str) -> None:
+    """Run two storms and print what the second one left behind."""
+    storm = Storm(size)
+    ours, theirs = mcp_trio.MemoryTransport.pair()
+    options = ClientOptions(revisions=(BY_DATE[revision],))
+    async with trio.open_nursery() as nursery:
+        dispatcher = await nursery.start(storm.server.serve, theirs)
+        async with MCPClient(ours, options=options) as client:
+            await storm.once(client)
+            await client.ping()
+            tasks = trio.lowlevel.current_statistics().tasks_living
+            blocks_before, bytes_before = blocks(), resident()
+            took = await storm.once(client)
+            # One more round trip: everything sent before it has been dealt with.
+            await client.ping()
+            await trio.testing.wait_all_tasks_blocked()
+            here, there = client.session.statistics(), dispatcher.statistics()
+            report = {
+                "seconds": took,
+                "orphan_tasks": trio.lowlevel.current_statistics().tasks_living - tasks,
+                "pending": here.pending,
+                "in_flight": there.in_flight,
+                "blocks_before": blocks_before,
+                "blocks_after": blocks(),
+                "bytes_before": bytes_before,
+                "bytes_after": resident(),
+            }
+        nursery.cancel_scope.cancel()
+    sys.stdout.write(json.dumps(report))
+
+
+if __name__ == "__main__":
+    trio.run(main, int(sys.argv[1]), sys.argv[2])

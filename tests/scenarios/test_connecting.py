@@ -1,0 +1,239 @@
+"""What a client sees when the connection itself is the problem."""
+
+import pytest
+import trio
+
+from mcp_trio import ClientOptions, MCPClient, MCPError
+from mcp_trio.errors import (
+    AlreadyConnectedError,
+    ConfigurationError,
+    TransportClosedError,
+    TransportError,
+    VersionMismatchError,
+)
+from mcp_trio.jsonrpc.messages import Error, Request, Result
+from mcp_trio.testing import MemoryTransport, ScriptedPeer
+from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
+from tests.http.tools import make_server
+
+DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete"}
+INITIALIZED = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "serverInfo": {"name": "old", "version": "1"},
+}
+
+
+async def _script(peer, answers):
+    """Answer requests by method name until the line is closed."""
+    asked = []
+    while True:
+        try:
+            message = await peer.hear(within=1000)
+        except trio.EndOfChannel:
+            return asked
+        if isinstance(message, Request):
+            asked.append(message)
+            answer = answers.get(message.method)
+            if callable(answer):
+                answer = answer(message)
+            if answer is not None:
+                await peer.say(answer)
+
+
+async def _connect(answers, **options):
+    """Connect to a script; gives the revision, or raises; and what was asked."""
+    ours, theirs = MemoryTransport.pair()
+    asked = []
+
+    async def serve():
+        asked.extend(await _script(ScriptedPeer(theirs), answers))
+
+    failure = revision = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        try:
+            async with MCPClient(ours, options=ClientOptions(**options)) as client:
+                revision = client.revision
+        except MCPError as error:
+            failure = error
+    await theirs.aclose()
+    if failure is not None:
+        assert [request.method for request in asked].count("initialize") == (
+            "server/discover" not in [request.method for request in asked]
+        )
+        raise failure
+    return revision, [request.method for request in asked]
+
+
+def result(body):
+    return lambda request: Result(request.id, body)
+
+
+def error(code, data=None):
+    return lambda request: Error(request.id, code, "no", data)
+
+
+UNSUPPORTED = {"requested": "2026-07-28"}
+
+
+@pytest.mark.parametrize(
+    ("discover", "revision", "asked"),
+    [
+        (result(DISCOVERED), R2026_07_28, ["server/discover"]),
+        (error(-32601), R2025_11_25, ["server/discover", "initialize"]),
+        (error(-32602), R2025_11_25, ["server/discover", "initialize"]),
+        (error(-32000), R2025_11_25, ["server/discover", "initialize"]),
+        (None, R2025_11_25, ["server/discover", "initialize"]),
+        (
+            error(-32022, {**UNSUPPORTED, "supported": ["2025-11-25"]}),
+            R2025_11_25,
+            ["server/discover", "initialize"],
+        ),
+    ],
+)
+async def test_the_era_is_found_out(autojump_clock, discover, revision, asked):
+    answers = {"server/discover": discover, "initialize": result(INITIALIZED)}
+    assert await _connect(answers) == (revision, asked)
+
+
+@pytest.mark.parametrize(
+    ("discover", "kind"),
+    [
+        (error(-32022, {**UNSUPPORTED, "supported": ["3000-01-01"]}), VersionMismatchError),
+        (error(-32020), MCPError),
+    ],
+)
+async def test_a_stateless_server_is_never_sent_initialize(autojump_clock, discover, kind):
+    answers = {"server/discover": discover, "initialize": result(INITIALIZED)}
+    with pytest.raises(kind):
+        await _connect(answers)
+
+
+async def test_a_forced_revision_is_not_probed_for():
+    answers = {"initialize": result(INITIALIZED)}
+    assert await _connect(answers, revisions=(R2025_11_25,)) == (R2025_11_25, ["initialize"])
+
+
+async def test_a_server_that_chooses_a_revision_nobody_knows_is_left():
+    answers = {"initialize": result({**INITIALIZED, "protocolVersion": "1999-01-01"})}
+    with pytest.raises(VersionMismatchError, match="1999-01-01"):
+        await _connect(answers, revisions=(R2025_11_25,))
+
+
+async def test_a_failed_connection_is_a_plain_exception():
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listeners[0].socket.getsockname()[1]
+        for listener in listeners:
+            await listener.aclose()
+        with pytest.raises(TransportError):
+            async with MCPClient(f"http://127.0.0.1:{port}/mcp"):
+                raise AssertionError("connected to nothing")
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_exception_of_the_block_surfaces_as_itself():
+    server, _ = make_server()
+    with pytest.raises(KeyError, match="mine"):
+        async with MCPClient(server):
+            raise KeyError("mine")
+
+
+async def test_several_real_exceptions_stay_a_group():
+    server, _ = make_server()
+
+    async def fail(number):
+        raise ValueError(number)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with MCPClient(server), trio.open_nursery() as nursery:
+            nursery.start_soon(fail, 1)
+            nursery.start_soon(fail, 2)
+    assert {error.args[0] for error in caught.value.exceptions} == {1, 2}
+
+
+async def test_connecting_twice_and_using_it_unconnected_are_errors():
+    server, _ = make_server()
+    client = MCPClient(server)
+    with pytest.raises(TransportClosedError):
+        await client.call_tool("add")
+    async with client:
+        with pytest.raises(AlreadyConnectedError) as caught:
+            await client.__aenter__()
+        assert caught.value.code == "MCP.ALREADY_CONNECTED"
+    with pytest.raises(AlreadyConnectedError):
+        await client.__aenter__()
+
+
+async def test_a_target_that_is_no_url_is_refused():
+    with pytest.raises(ConfigurationError):
+        MCPClient("ftp://example.com")
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("step", range(1, 45))
+async def test_connecting_can_be_cancelled_at_any_step(step):
+    server, _ = make_server()
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def connect():
+                async with MCPClient(server) as client:
+                    await client.call_tool("add", {"a": 1, "b": 1})
+
+            nursery.start_soon(connect)
+            for _ in range(step):
+                await trio.lowlevel.checkpoint()
+            scope.cancel()
+
+
+async def test_one_bad_tool_does_not_cost_the_others(caplog):
+    tools = [
+        {"name": "good", "inputSchema": {"type": "object"}},
+        {"name": "no schema"},
+        {"name": "bad header", "inputSchema": {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}},
+        7,
+    ]
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        answers = {"server/discover": result(DISCOVERED), "tools/list": result({"tools": tools})}
+        nursery.start_soon(_script, ScriptedPeer(theirs), answers)
+        async with MCPClient(ours) as client:
+            assert [tool.name async for tool in client.tools()] == ["good"]
+    assert caplog.text.count("is left out") == 3
+    await theirs.aclose()
+
+
+async def test_cursors_that_go_round_are_noticed_and_an_empty_one_is_a_cursor():
+    pages = {None: "", "": "next", "next": "next"}
+
+    def page(request):
+        cursor = request.params.get("cursor")
+        return Result(request.id, {"tools": [], "nextCursor": pages[cursor]})
+
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        answers = {"server/discover": result(DISCOVERED), "tools/list": page}
+        nursery.start_soon(_script, ScriptedPeer(theirs), answers)
+        async with MCPClient(ours) as client:
+            with pytest.raises(MCPError, match="circles"):
+                async for _ in client.tools():
+                    raise AssertionError("there are no tools")
+    await theirs.aclose()
+
+
+async def test_a_result_of_an_unknown_type_is_an_error():
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        answers = {
+            "server/discover": result(DISCOVERED),
+            "tools/call": result({"resultType": "surprise", "content": []}),
+        }
+        nursery.start_soon(_script, ScriptedPeer(theirs), answers)
+        async with MCPClient(ours) as client:
+            with pytest.raises(MCPError, match="type"):
+                await client.call_tool("x")
+    await theirs.aclose()
+
+

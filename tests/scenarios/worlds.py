@@ -1,0 +1,40 @@
+"""The same server behind every transport, and a client that speaks one revision to it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import trio
+import trio.testing
+
+from mcp_trio import ClientOptions, MCPClient
+from mcp_trio.transports.lines import LineTransport
+from mcp_trio.wire import REVISIONS
+
+TRANSPORTS = ("memory", "lines", "http")
+WORLDS = [(transport, revision) for transport in TRANSPORTS for revision in REVISIONS]
+IDS = [f"{transport}-{revision}" for transport, revision in WORLDS]
+
+
+@contextlib.asynccontextmanager
+async def world(server, transport, revision):
+    """Serve, connect, and give the client."""
+    options = ClientOptions(revisions=(revision,))
+    async with trio.open_nursery() as nursery:
+        match transport:
+            case "memory":
+                target = server
+            case "lines":
+                left_out, right_in = trio.testing.lockstep_stream_one_way_pair()
+                right_out, left_in = trio.testing.lockstep_stream_one_way_pair()
+                target = LineTransport(left_in, left_out)
+                await nursery.start(_serve, server, LineTransport(right_in, right_out))
+            case _:
+                (target,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
+        async with MCPClient(target, options=options) as client:
+            yield client
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(server, transport, *, task_status):
+    await server.serve(transport, task_status=task_status)
