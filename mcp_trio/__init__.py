@@ -5,8 +5,6 @@ below are the whole front door; more special things live in `mcp_trio.wire`,
 `mcp_trio.abc`, `mcp_trio.testing` and `mcp_trio.catalog`.
 """
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 
@@ -25,8 +23,8 @@ from mcp_trio.http.serving_settings import ServingSettings as ServingSettings
 from mcp_trio.server.server import MCPServer as MCPServer
 from mcp_trio.server.server import ServerOptions as ServerOptions
 from mcp_trio.session.context import Context as Context
+from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
 from mcp_trio.session.session import Dispatcher as Dispatcher
-from mcp_trio.session.session import FunctionHandler as FunctionHandler
 from mcp_trio.session.session import SessionLimits as SessionLimits
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
 

@@ -68,16 +68,15 @@ def _measure(schema: object) -> None:
             raise SchemaError(f"schema is nested more than {MAX_DEPTH} levels deep")
         if nodes > MAX_NODES:
             raise SchemaError(f"schema has more than {MAX_NODES} parts")
-        level = [child for node in level for child in _children(node)]
+        children = (child for node in level for child in _children(node))
+        level = [child for child in children if isinstance(child, (dict, list))]
 
 
 def _children(node: object) -> Iterator[object]:
-    values: Any = ()
     if isinstance(node, dict):
-        values = cast("dict[str, object]", node).values()
+        yield from cast("JSONObject", node).values()
     elif isinstance(node, list):
-        values = cast("list[object]", node)
-    return (value for value in values if isinstance(value, dict | list))
+        yield from cast("list[object]", node)
 
 
 class Validator:
@@ -106,7 +105,7 @@ class Validator:
         return self._fast.is_valid(instance)
 
     def violations(self, instance: object) -> list[Violation]:
-        """Say where the instance does not fit, at most `MAX_VIOLATIONS` places; empty if it does."""
+        """Say where the instance does not fit, `MAX_VIOLATIONS` places at most."""
         errors = itertools.islice(self._fast.iter_errors(instance), MAX_VIOLATIONS)
         return [_violation(error) for error in errors]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
-from typing import TypeAlias, TypeVar, cast
+from typing import Self, TypeAlias, TypeVar, cast
 
 import attrs
 import httpx2
@@ -20,7 +20,14 @@ import trio
 from mcp_trio.abc import Transport
 from mcp_trio.client.listening import Changes
 from mcp_trio.engine.subscriptions import TOOLS_CHANGED
-from mcp_trio.eras.negotiate import Step, best_common, classify, following, nothing_common, supported_by
+from mcp_trio.eras.negotiate import (
+    Step,
+    best_common,
+    classify,
+    following,
+    nothing_common,
+    supported_by,
+)
 from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
 from mcp_trio.errors import (
     AlreadyConnectedError,
@@ -36,7 +43,8 @@ from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback
 from mcp_trio.session.dispatch import sole_cause
-from mcp_trio.session.session import Dispatcher, Inbound, Runner
+from mcp_trio.session.inbound import Inbound, Runner
+from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.memory import MemoryTransport
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 from mcp_trio.wire import (
@@ -66,9 +74,7 @@ Target: TypeAlias = "str | MCPServer | Transport"
 class ClientOptions:
     """Rarely needed settings of a client."""
 
-    info: Implementation = attrs.field(
-        factory=lambda: Implementation(name="mcp_trio", version="0")
-    )
+    info: Implementation = attrs.field(factory=lambda: Implementation(name="mcp_trio", version="0"))
     """How the program calls itself."""
     revisions: tuple[Revision, ...] = REVISIONS
     """Revisions to speak, newest first. One alone forces it, without asking the server first."""
@@ -115,7 +121,7 @@ class MCPClient:
 
     # -- connecting ----------------------------------------------------------------
 
-    async def __aenter__(self) -> MCPClient:
+    async def __aenter__(self) -> Self:
         """Connect and find out the era.
 
         Raises:
@@ -227,7 +233,8 @@ class MCPClient:
         self.instructions = found.instructions
         server_info = (found.meta or {}).get(SERVER_INFO)
         if isinstance(server_info, dict):
-            self.server_info = from_wire(server_info, Implementation, self.revision)
+            info = cast("JSONObject", server_info)
+            self.server_info = from_wire(info, Implementation, self.revision)
 
     async def _initialize(self, transport: Transport | None) -> None:
         handshake = [r for r in self.options.revisions if not r.stateless]
@@ -303,8 +310,10 @@ class MCPClient:
         await self.call("server/discover" if self.revision.stateless else "ping")
 
     async def list_tools(self, cursor: str | None = None) -> ListToolsResult:
-        """Get one page of tools. A tool whose definition breaks the rules is left out, with a
-        warning, and so costs nobody the others.
+        """Get one page of tools.
+
+        A tool whose definition breaks the rules is left out, with a warning, and so costs
+        nobody the others.
 
         Raises:
             RemoteError: a cursor the server does not know.
@@ -322,7 +331,7 @@ class MCPClient:
             tool = from_wire(cast("JSONObject", item), Tool, self.revision, where="tool")
             self._annotations[tool.name] = param_headers(tool.input_schema)
         except (MCPError, ParamHeaderError) as error:
-            name = item.get("name") if isinstance(item, dict) else None
+            name = cast("JSONObject", item).get("name") if isinstance(item, dict) else None
             logger.warning("tool %.100r is left out: %s", name, error)
             return None
         return tool
@@ -377,7 +386,7 @@ class MCPClient:
         return self._read(answer, CallToolResult)
 
     @contextlib.asynccontextmanager
-    async def listen(self) -> AsyncIterator[Changes]:
+    async def listen(self) -> AsyncGenerator[Changes, None]:
         """Hear of changes of the tool list while the block runs.
 
         Iterating gives the method name of each change; a burst that nobody has looked at

@@ -37,7 +37,9 @@ class CursorKey:
             InvalidParamsError: not one of ours.
         """
         try:
-            data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+            data = base64.b64decode(
+                cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True
+            )
         except (binascii.Error, ValueError) as error:
             raise InvalidParamsError("Invalid cursor") from error
         tag, body = data[:_TAG], data[_TAG:]

@@ -28,7 +28,8 @@ class Notice:
 
 def honoured(wanted: SubscriptionFilter, *, tools: bool) -> SubscriptionFilter:
     """The part of a filter that the server can serve (U2)."""
-    return SubscriptionFilter(tools_list_changed=True if wanted.tools_list_changed and tools else None)
+    served = bool(wanted.tools_list_changed and tools)
+    return SubscriptionFilter(tools_list_changed=served or None)
 
 
 class Mailbox:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 import attrs
 
@@ -21,7 +21,6 @@ from mcp_trio.wire.basic import ServerCapabilities
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.meta import PROGRESS_TOKEN
 from mcp_trio.wire.methods import Sender
-
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +94,8 @@ def admit_params(request: Request, method: Method, revision: Revision) -> object
     Raises:
         InvalidParamsError: they do not fit.
     """
-    return from_wire(request.params or {}, method.params, revision)
+    target = cast("type[object]", method.params)
+    return from_wire(request.params or {}, target, revision)
 
 
 def progress_token(meta: Mapping[str, object]) -> int | str | None:
@@ -107,7 +107,7 @@ def progress_token(meta: Mapping[str, object]) -> int | str | None:
 def meta_of(request: Request) -> JSONObject:
     """The `_meta` of a request, empty if it has none or it is no object."""
     meta = (request.params or {}).get("_meta")
-    return meta if isinstance(meta, dict) else {}
+    return cast("JSONObject", meta) if isinstance(meta, dict) else {}
 
 
 # Errors whose `data` the schema defines to the letter; nothing may be added there.

@@ -105,7 +105,12 @@ class HandshakeEra:
             case _:
                 return None
 
-    def seal(self, method: Method, result: object, facts: ServerFacts) -> JSONObject:
+    def seal(
+        self,
+        method: Method,  # noqa: ARG002 - the contract
+        result: object,
+        facts: ServerFacts,  # noqa: ARG002 - the contract
+    ) -> JSONObject:
         """Project the result onto the revision; nothing is added in this era.
 
         A result that came from a peer of another era leaves its type behind (B7).

@@ -68,7 +68,10 @@ class StatelessStamp:
         """Add the per-request fields; what the caller put into `_meta` stays."""
         params = params or {}
         meta = params.get("_meta")
-        return {**params, "_meta": {**cast("JSONObject", meta), **self._meta} if meta else self._meta}
+        return {
+            **params,
+            "_meta": {**cast("JSONObject", meta), **self._meta} if meta else self._meta,
+        }
 
     def headers(self, message: Request | Notification) -> dict[str, str]:
         """Version, method, name, and the mirrored arguments of a tool (N8, N9, N14)."""

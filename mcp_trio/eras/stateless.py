@@ -51,7 +51,7 @@ class StatelessEra:
         self.revision = revision
         self._info: tuple[ServerFacts, JSONObject] | None = None
 
-    def seal(self, method: Method, result: object, facts: ServerFacts) -> JSONObject:
+    def seal(self, method: Method, result: object, facts: ServerFacts) -> JSONObject:  # noqa: ARG002 - the contract
         """Add what every result of this era carries: its type, and who answers (B6)."""
         sealed = to_wire(result, self.revision)
         sealed["resultType"] = "complete"
@@ -119,7 +119,7 @@ def admit(request: Request, headers: Mapping[str, str] | None, facts: ServerFact
     if headers is not None:
         _check_mirrors(request, method, headers, facts)
     level = meta.get(LOG_LEVEL)
-    if level is not None and level not in LOG_LEVELS:
+    if level is not None and (not isinstance(level, str) or level not in LOG_LEVELS):
         raise InvalidParamsError(f"{LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}")
     info = meta.get(CLIENT_INFO)
     return Admitted(
@@ -131,7 +131,7 @@ def admit(request: Request, headers: Mapping[str, str] | None, facts: ServerFact
         progress_token=progress_token(meta),
         client_info=cast("JSONObject", info) if isinstance(info, dict) else None,
         client_capabilities=cast("JSONObject", capabilities),
-        log_level=lambda: cast("str | None", level),
+        log_level=lambda: level,
     )
 
 
@@ -169,6 +169,7 @@ def _check_mirrors(
     annotations = facts.tool_headers(name) if request.method == "tools/call" else ()
     if annotations:
         arguments = params.get("arguments")
-        fault = mismatch(annotations, arguments if isinstance(arguments, dict) else {}, headers)
+        given_by_name = cast("JSONObject", arguments) if isinstance(arguments, dict) else {}
+        fault = mismatch(annotations, given_by_name, headers)
         if fault is not None:
             raise HeaderMismatchError(f"Header mismatch: {fault}")

@@ -103,12 +103,13 @@ def _subschemas(name: str, value: object) -> Iterator[JSONObject]:
 
 
 def _lookup(arguments: Mapping[str, object], path: tuple[str, ...]) -> object:
-    value: object = arguments
-    for name in path:
-        if not isinstance(value, dict):
+    *parents, last = path
+    for name in parents:
+        child = arguments.get(name)
+        if not isinstance(child, dict):
             return None
-        value = cast("dict[str, object]", value).get(name)
-    return value
+        arguments = cast("JSONObject", child)
+    return arguments.get(last)
 
 
 def _text(value: object) -> str | None:
@@ -124,9 +125,7 @@ def _text(value: object) -> str | None:
             return None
 
 
-def build(
-    annotations: tuple[ParamHeader, ...], arguments: Mapping[str, object]
-) -> dict[str, str]:
+def build(annotations: tuple[ParamHeader, ...], arguments: Mapping[str, object]) -> dict[str, str]:
     """The headers a client sends with a call; absent and null arguments have none."""
     made: dict[str, str] = {}
     for item in annotations:

@@ -242,9 +242,7 @@ class HTTPApp:
                     return
                 self._in_flight += 1
                 try:
-                    await serve_request(
-                        self.service, message, http, send, reaper=self.reaper, cors=cors
-                    )
+                    await serve_request(self.service, message, http, send, self.reaper, cors)
                 finally:
                     self._in_flight -= 1
             case Notification():
@@ -279,8 +277,11 @@ class HTTPApp:
             logger.error("%s", reason)
             await refuse(send, 503, reason, headers=cors)
             return
-        opening = isinstance(message, Request) and message.method == "initialize"
-        if opening and names.SESSION_ID not in http.headers:
+        if (
+            isinstance(message, Request)
+            and message.method == "initialize"
+            and names.SESSION_ID not in http.headers
+        ):
             await session_requests.open_session(
                 self.sessions, self._nursery, message, http, send, cors
             )
@@ -359,4 +360,3 @@ def _preflight(cors: tuple[Header, ...]) -> tuple[Header, ...]:
         (b"access-control-allow-headers", _REQUESTED),
         (b"access-control-max-age", b"600"),
     )
-

@@ -17,7 +17,6 @@ from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.session.context import Principal
 from mcp_trio.session.dispatch import (
     Service,
     deadline_for,
@@ -78,10 +77,8 @@ async def serve_request(
     message: Request,
     http: HTTPRequest,
     send: Send,
-    *,
     reaper: Reaper,
     cors: tuple[Header, ...],
-    principal: Principal | None = None,
 ) -> None:
     """Serve one stateless request from admission to the end of its response."""
     try:
@@ -92,15 +89,13 @@ async def serve_request(
         return
     scope = trio.CancelScope(deadline=deadline_for(service, admitted))
     responder = Responder(send, http.accepts, cors)
-    exchange = StatelessExchange(
-        admitted, responder, reaper, scope, trio.lowlevel.current_task()
-    )
+    exchange = StatelessExchange(admitted, responder, reaper, scope, trio.lowlevel.current_task())
     reply: Result | Error | None = None
     reaper.add(exchange)
     try:
         with scope:
             async with http.watching(exchange.peer_gone):
-                context = make_context(service, admitted, exchange, scope, principal=principal)
+                context = make_context(service, admitted, exchange, scope)
                 reply = await dispatch(service, admitted, context)
     finally:
         reaper.remove(exchange)

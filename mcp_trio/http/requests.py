@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol, cast
 
 import attrs
@@ -84,15 +84,13 @@ class HTTPRequest:
         raise BodyTimeoutError
 
     @contextlib.asynccontextmanager
-    async def watching(self, gone: Callable[[], None]) -> AsyncIterator[None]:
+    async def watching(self, gone: Callable[[], None]) -> AsyncGenerator[None, None]:
         """Have `gone` called when the peer goes away while the block runs.
 
         Our own connection loop calls it directly. On another ASGI server a task reads
         the disconnect message.
         """
-        extension = cast(
-            "_Connection | None", self.scope.get("extensions", {}).get(CONNECTION)
-        )
+        extension = cast("_Connection | None", self.scope.get("extensions", {}).get(CONNECTION))
         if extension is not None:
             extension.on_disconnect(gone)
             yield

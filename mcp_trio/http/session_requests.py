@@ -6,6 +6,10 @@ that is the difference to `http.exchange` (H13).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import trio
 
 from mcp_trio.engine.envelope import Envelope
@@ -19,8 +23,8 @@ from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
 from mcp_trio.http.session_streams import STANDALONE, Stream
 from mcp_trio.http.sessions import HTTPSession, SessionTable
-from mcp_trio.jsonrpc.messages import Batch, Error, Malformed, Message, Request
-from mcp_trio.wire.revisions import BY_DATE
+from mcp_trio.jsonrpc.messages import Batch, Malformed, Message, Request
+from mcp_trio.wire.revisions import BY_DATE, Revision
 
 
 def requests_of(message: Message) -> list[Request]:
@@ -65,7 +69,9 @@ async def open_session(
     responder = Responder(send, http.accepts, (*cors, header) if accepted else cors)
     answered = False
     try:
-        answered = await _carry(session, stream, http, responder)
+        answered = await _connected(
+            session, stream, http, partial(_answer, session, stream, responder)
+        )
     finally:
         if not (accepted and answered):
             table.end(session)
@@ -107,10 +113,13 @@ async def post(
         return
     stream = session.streams.open(ids)
     session.dispatcher.feed(Envelope(message, None, http.headers))
-    await _carry(session, stream, http, Responder(send, http.accepts, cors))
+    responder = Responder(send, http.accepts, cors)
+    await _connected(session, stream, http, partial(_answer, session, stream, responder))
 
 
-async def get(session: HTTPSession, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
+async def get(
+    session: HTTPSession, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+) -> None:
     """Serve the stream of messages that belong to no request, or resume a broken stream."""
     fault = version_fault(session, http)
     if fault is not None:
@@ -119,7 +128,7 @@ async def get(session: HTTPSession, http: HTTPRequest, send: Send, cors: tuple[H
     if not http.accepts.sse:
         await refuse(send, 406, "Accept must allow text/event-stream", headers=cors)
         return
-    number, seen = STANDALONE, -1
+    number, seen = STANDALONE, None
     last = http.headers.get(names.LAST_EVENT_ID)
     if last is not None:
         place = parse_event_id(last)
@@ -129,28 +138,31 @@ async def get(session: HTTPSession, http: HTTPRequest, send: Send, cors: tuple[H
             return
         number, seen = place
     responder = Responder(send, http.accepts, cors)
-    stream = session.streams.find(number) or _finished(session, number)
-    await _stream(session, stream, http, responder, resume_after=seen if last is not None else None)
+    stream = session.streams.find(number) or _finished(number)
+    await _connected(session, stream, http, partial(_follow, session, stream, responder, seen))
 
 
-def _finished(session: HTTPSession, number: int) -> Stream:
+def _finished(number: int) -> Stream:
     """A stream that is over: only what is kept of it can be told."""
     stream = Stream(number)
     stream.end()
     return stream
 
 
-async def _carry(
-    session: HTTPSession, stream: Stream, http: HTTPRequest, responder: Responder
+async def _connected(
+    session: HTTPSession,
+    stream: Stream,
+    http: HTTPRequest,
+    carry: Callable[[int], Awaitable[None]],
 ) -> bool:
-    """Carry the answer of a POST, as JSON if it comes first and soon. False if the peer left."""
+    """Carry a stream over one connection. False if the peer left before its end."""
     owner = stream.attach()
     session.connected(+1)
     gone = trio.CancelScope()
     try:
         with gone:
             async with http.watching(gone.cancel):
-                await _answer(session, stream, owner, responder)
+                await carry(owner)
     except trio.BrokenResourceError:
         return False
     finally:
@@ -159,31 +171,31 @@ async def _carry(
     return not gone.cancelled_caught
 
 
-async def _answer(
-    session: HTTPSession, stream: Stream, owner: int, responder: Responder
-) -> None:
+async def _answer(session: HTTPSession, stream: Stream, responder: Responder, owner: int) -> None:
+    """Carry the answer of a POST: as JSON if it comes first and soon, else as a stream."""
     revision = session.side.handshake.revision
-    patience = session.sse_after if revision.priming and responder.accepts.sse else float("inf")
-    first = None
+    patience = session.sse_after if revision.priming and responder.accepts.sse else math.inf
+    event: StoredEvent | None = None
     with trio.move_on_after(patience) as slow:
-        first = await stream.take(owner)
+        event = await stream.take(owner)
     if not slow.cancelled_caught and stream.ended and not stream.queue:
-        if first is None:
+        if event is None:
             await _over(session, responder)
         else:
-            await responder.finish(first.data)
+            await responder.finish(event.data)
         return
     if revision.priming:
         await _prime(stream, responder)
-    event = first
-    while True:
-        if event is not None:
-            name = event_id(event.stream, event.number) if revision.resumable else None
-            await responder.event(event.data, id=name)
-        event = await stream.take(owner)
-        if event is None:
-            break
+    if event is not None:
+        await _send(event, revision, responder)
+    while (following := await stream.take(owner)) is not None:
+        await _send(following, revision, responder)
     await responder.end()
+
+
+async def _send(event: StoredEvent, revision: Revision, responder: Responder) -> None:
+    name = event_id(event.stream, event.number) if revision.resumable else None
+    await responder.event(event.data, id=name)
 
 
 async def _over(session: HTTPSession, responder: Responder) -> None:
@@ -202,42 +214,24 @@ async def _prime(stream: Stream, responder: Responder) -> None:
         await responder.send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _stream(
-    session: HTTPSession,
-    stream: Stream,
-    http: HTTPRequest,
-    responder: Responder,
-    *,
-    resume_after: int | None,
+async def _follow(
+    session: HTTPSession, stream: Stream, responder: Responder, seen: int | None, owner: int
 ) -> None:
-    """Carry a stream for as long as it lasts, what was missed first."""
-    owner = stream.attach()
-    session.connected(+1)
-    gone = trio.CancelScope()
+    """Carry a stream for as long as it lasts, what was missed after event `seen` first."""
     revision = session.side.handshake.revision
-    try:
-        with gone:
-            async with http.watching(gone.cancel):
-                await responder.begin()
-                missed = []
-                if resume_after is not None:
-                    missed = session.streams.replay.after(stream.number, resume_after)
-                    stream.queue.clear()
-                elif revision.priming:
-                    await _prime(stream, responder)
-                else:
-                    await responder.comment()
-                for event in missed:
-                    await responder.event(event.data, id=event_id(event.stream, event.number))
-                while (event := await _next(stream, owner, responder)) is not None:
-                    name = event_id(event.stream, event.number) if revision.resumable else None
-                    await responder.event(event.data, id=name)
-                await responder.end()
-    except trio.BrokenResourceError:
-        pass
-    finally:
-        stream.detach(owner)
-        session.connected(-1)
+    await responder.begin()
+    if seen is not None:
+        missed = session.streams.replay.after(stream.number, seen)
+        stream.queue.clear()
+        for event in missed:
+            await _send(event, revision, responder)
+    elif revision.priming:
+        await _prime(stream, responder)
+    else:
+        await responder.comment()
+    while (following := await _next(stream, owner, responder)) is not None:
+        await _send(following, revision, responder)
+    await responder.end()
 
 
 KEEP_ALIVE = 15.0

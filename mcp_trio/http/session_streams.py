@@ -29,7 +29,17 @@ STANDALONE = 0
 class Stream:
     """One stream of messages to the client."""
 
-    __slots__ = ("_owners", "_room", "_wake", "ended", "number", "owner", "queue", "sent", "waiting")
+    __slots__ = (
+        "_owners",
+        "_room",
+        "_wake",
+        "ended",
+        "number",
+        "owner",
+        "queue",
+        "sent",
+        "waiting",
+    )
 
     def __init__(self, number: int, waiting: Iterable[RequestId] = ()) -> None:
         self.number = number

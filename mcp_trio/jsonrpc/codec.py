@@ -1,8 +1,9 @@
 """Bytes to messages and back; the only importer of the JSON library.
 
 Strict on the way in: NaN, trailing bytes, lone surrogates, invalid UTF-8 and a byte
-order mark are refused, integers keep all their digits. As strict on the way out. What cannot be read becomes a
-`Malformed` value with the answer JSON-RPC prescribes; nothing of the input is echoed.
+order mark are refused, integers keep all their digits. As strict on the way out. What
+cannot be read becomes a `Malformed` value with the answer JSON-RPC prescribes; nothing of
+the input is echoed.
 """
 
 from __future__ import annotations

@@ -38,6 +38,10 @@ class Retry:
     """Seconds; an upstream that asks to wait longer is not asked again by this call."""
 
 
+_DEFAULTS = Connection(name="", base_url="http://none.invalid")
+"""Where the defaults of operations without a connection come from; nothing is ever sent there."""
+
+
 @attrs.frozen(kw_only=True)
 class Settings:
     """The execution settings of one operation, defaults filled in."""
@@ -66,7 +70,7 @@ def settings_of(operation: Operation, connection: Connection | None) -> Settings
     config = operation.execution_config
     _refuse_unsupported(config)
     limits = cast("Mapping[str, int]", config.get("limits") or {})
-    base = connection or Connection(name="none", base_url="http://none.invalid")
+    base = _DEFAULTS if connection is None else connection
     return Settings(
         timeouts=_timeouts(
             cast("Mapping[str, int]", config.get("timeout_ms") or {}), base.timeouts

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 import threading
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import TypedDict, Unpack, cast
 
 import attrs
 import msgspec
@@ -16,16 +17,24 @@ import trio
 from mcp_trio.errors import MCPError, ToolError
 from mcp_trio.json_schema import Validator, Violation
 from mcp_trio.jsonrpc import codec
-from mcp_trio.server.signature import CONTENT, Signature
+from mcp_trio.server.signature import (
+    CONTENT,
+    Signature,
+    SignatureError,
+    description_of,
+    read_signature,
+)
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import handler_failed, sole_cause
 from mcp_trio.wire import (
     ABSENT,
     CallToolResult,
     ContentBlock,
+    Icon,
     JSONObject,
     TextContent,
     Tool,
+    ToolAnnotations,
 )
 
 logger = logging.getLogger("mcp_trio.server")
@@ -66,9 +75,7 @@ class Threads:
                     self.abandoned -= inside.given_up
 
         try:
-            return await trio.to_thread.run_sync(
-                body, abandon_on_cancel=True, limiter=self.limiter
-            )
+            return await trio.to_thread.run_sync(body, abandon_on_cancel=True, limiter=self.limiter)
         except trio.Cancelled:
             with self._lock:
                 inside.given_up = True
@@ -167,6 +174,63 @@ class FunctionTool:
             return result
         structured = {"result": plain} if self.signature.wraps_output else plain
         return attrs.evolve(result, structured_content=structured)
+
+
+class ToolOptions(TypedDict, total=False):
+    """What can be said about a tool beside its function. Everything is optional."""
+
+    name: str
+    """Defaults to the function's name; 1 to 128 of letters, digits, `_`, `-` and `.` (T2)."""
+    title: str
+    """A name for people."""
+    description: str
+    """Defaults to the docstring up to its sections."""
+    annotations: ToolAnnotations
+    """Hints about behaviour."""
+    icons: list[Icon]
+    """Pictures."""
+    meta: JSONObject
+    """The tool's `_meta`."""
+    input_schema: JSONObject
+    """Replaces the schema read from the signature, word for word."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+def function_tool(
+    function: Callable[..., object], threads: Threads, **options: Unpack[ToolOptions]
+) -> FunctionTool:
+    """Make a tool of a function.
+
+    Raises:
+        SignatureError: the function cannot be called with JSON arguments, or its name
+            cannot be a tool's.
+        SchemaError: a schema given by hand cannot be used.
+    """
+    signature = read_signature(function)
+    default: str = getattr(function, "__name__", type(function).__name__)
+    name = options.get("name", default)
+    if not _NAME.fullmatch(name):
+        raise SignatureError(f"{name!r} cannot be the name of a tool; give one with name=")
+    tool = Tool(
+        name=name,
+        title=options.get("title"),
+        description=options.get("description") or description_of(function),
+        input_schema=options.get("input_schema") or signature.input_schema,
+        output_schema=signature.output_schema,
+        annotations=options.get("annotations"),
+        icons=options.get("icons"),
+        meta=options.get("meta"),
+    )
+    return FunctionTool(
+        definition=tool,
+        function=function,
+        signature=signature,
+        validator=Validator(tool.input_schema),
+        output_validator=None if tool.output_schema is None else Validator(tool.output_schema),
+        threads=threads,
+    )
 
 
 def _as_content(value: object) -> list[ContentBlock] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 import msgspec
 
@@ -78,7 +79,7 @@ def project(tool: Tool, revision: Revision) -> JSONObject:
     if (
         revision.structured is Structured.OBJECT
         and isinstance(output, dict)
-        and output.get("type") != "object"
+        and cast("JSONObject", output).get("type") != "object"
     ):
         del plain["outputSchema"]
     return plain

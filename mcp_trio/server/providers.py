@@ -50,7 +50,7 @@ class ToolSet:
 class ProviderHost(Protocol):
     """What a provider may ask of the server that took it in."""
 
-    def owns(self, name: str) -> bool:
+    def owns(self, name: str, /) -> bool:
         """Tell whether the name is taken by somebody else than this provider."""
         ...
 

@@ -10,7 +10,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import attrs
 import trio
@@ -28,11 +28,9 @@ from mcp_trio.errors import (
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings
-from mcp_trio.json_schema import Validator
-from mcp_trio.server.invoke import FunctionTool, Threads
+from mcp_trio.server.invoke import Threads, ToolOptions, function_tool
 from mcp_trio.server.listing import Listing
 from mcp_trio.server.providers import ToolEntry, ToolProvider
-from mcp_trio.server.signature import description_of, read_signature
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Handler
 from mcp_trio.session.notices import NoticeHub
@@ -42,13 +40,10 @@ from mcp_trio.wire import (
     REVISIONS,
     CallToolParams,
     CallToolResult,
-    Icon,
     Implementation,
-    JSONObject,
     ListToolsResult,
     ServerCapabilities,
     Tool,
-    ToolAnnotations,
 )
 from mcp_trio.wire.tools import PageParams
 
@@ -110,9 +105,7 @@ class MCPServer:
             instructions: advice for the model that uses it.
             options: rarely needed settings.
         """
-        self.info = Implementation(
-            name=name, version=version, title=title, description=description
-        )
+        self.info = Implementation(name=name, version=version, title=title, description=description)
         self.instructions = instructions
         self.options = options or ServerOptions()
         self.notices = NoticeHub()
@@ -137,24 +130,18 @@ class MCPServer:
     def tool(self, function: F, /) -> F: ...
 
     @overload
-    def tool(
-        self,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: list[Icon] | None = None,
-        meta: JSONObject | None = None,
-    ) -> Callable[[F], F]: ...
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
-    def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-        """Register a function as a tool, with or without parentheses.
+    def tool(
+        self, function: F | None = None, /, **options: Unpack[ToolOptions]
+    ) -> F | Callable[[F], F]:
+        """Register a function as a tool, with or without parentheses; see `ToolOptions`.
 
         The function is returned unchanged. Sync functions run in a worker thread.
 
         Raises:
             SignatureError: the function cannot be called with JSON arguments.
+            SchemaError: a schema given by hand cannot be used.
             DuplicateRegistrationError: the name is taken.
         """
 
@@ -164,57 +151,11 @@ class MCPServer:
 
         return register if function is None else register(function)
 
-    def add_tool(
-        self,
-        function: Callable[..., object],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: list[Icon] | None = None,
-        meta: JSONObject | None = None,
-        input_schema: JSONObject | None = None,
-    ) -> Tool:
-        """Register a function as a tool; see `tool`.
-
-        Args:
-            function: sync or async.
-            name: defaults to the function's name.
-            title: a name for people.
-            description: defaults to the docstring up to its sections.
-            annotations: hints about behaviour.
-            icons: pictures.
-            meta: the tool's `_meta`.
-            input_schema: replaces the schema read from the signature, word for word.
-
-        Returns:
-            The tool as it will be listed.
-        """
-        signature = read_signature(function)
-        tool = Tool(
-            name=name or getattr(function, "__name__", type(function).__name__),
-            title=title,
-            description=description or description_of(function),
-            input_schema=input_schema or signature.input_schema,
-            output_schema=signature.output_schema,
-            annotations=annotations,
-            icons=icons,
-            meta=meta,
-        )
-        self.add_entry(
-            FunctionTool(
-                definition=tool,
-                function=function,
-                signature=signature,
-                validator=Validator(tool.input_schema),
-                output_validator=(
-                    Validator(tool.output_schema) if tool.output_schema is not None else None
-                ),
-                threads=self.threads,
-            )
-        )
-        return tool
+    def add_tool(self, function: Callable[..., object], **options: Unpack[ToolOptions]) -> Tool:
+        """Register a function as a tool and give the tool as it will be listed; see `tool`."""
+        entry = function_tool(function, self.threads, **options)
+        self.add_entry(entry)
+        return entry.definition
 
     def add_entry(self, entry: ToolEntry) -> None:
         """Register any `ToolEntry`.
@@ -240,9 +181,17 @@ class MCPServer:
 
     def add_provider(self, provider: ToolProvider) -> None:
         """Take in a provider's tools, now and whenever they change."""
-        provider.bind(_Host(self, provider))
+        provider.bind(
+            _Host(owns=lambda name: self._owned_beside(provider, name), changed=self._changed)
+        )
         self._providers.append(provider)
         self._changed()
+
+    def _owned_beside(self, provider: ToolProvider, name: str) -> bool:
+        """Tell whether the name belongs to somebody else than this provider."""
+        return name in self._tools or any(
+            name in other.tools.entries for other in self._providers if other is not provider
+        )
 
     def _code_changed(self) -> None:
         self._code_revision = str(next(self._stamp))
@@ -405,10 +354,11 @@ class MCPServer:
             self._services.remove(service)
 
     def drain(self) -> None:
-        """Go down gently: every HTTP service stops accepting, ends its endless streams, lets
-        running requests finish within its grace period, and its `serve_http` returns.
+        """Go down gently.
 
-        Idempotent and final: a drained server is not served again.
+        Every HTTP service stops accepting, ends its endless streams, lets running requests
+        finish within its grace period, and its `serve_http` returns. Idempotent and final:
+        a drained server is not served again.
         """
         self.notices.drain()
         for service in self._services:
@@ -473,21 +423,9 @@ async def until_signalled(
             nursery.cancel_scope.cancel()
 
 
+@attrs.frozen(kw_only=True)
 class _Host:
-    """The server as one provider sees it."""
+    """The server as one provider sees it; see `ProviderHost`."""
 
-    def __init__(self, server: MCPServer, provider: ToolProvider) -> None:
-        self._server = server
-        self._provider = provider
-
-    def owns(self, name: str) -> bool:
-        """Tell whether somebody else has the name."""
-        return name in self._server._tools or any(  # noqa: SLF001 - the host is the server's own face
-            name in other.tools.entries
-            for other in self._server._providers  # noqa: SLF001
-            if other is not self._provider
-        )
-
-    def changed(self) -> None:
-        """Take the provider's new set."""
-        self._server._changed()  # noqa: SLF001
+    owns: Callable[[str], bool]
+    changed: Callable[[], None]

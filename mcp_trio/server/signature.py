@@ -165,11 +165,10 @@ def _check_kind(name: str, parameter: inspect.Parameter) -> None:
 def _shown_default(name: str, value: object) -> JSONObject:
     """The default for the schema; none where it has no JSON form."""
     try:
-        plain = msgspec.to_builtins(value, str_keys=True)
-        codec.encode_value(plain)
+        encoded = codec.encode_value(msgspec.to_builtins(value, str_keys=True))
     except (TypeError, ValueError):
         return {}
-    return {name: plain}
+    return {name: codec.decode_value(encoded)}
 
 
 def _strip(annotation: Any) -> Any:
@@ -193,10 +192,10 @@ def _has_description(annotation: Any) -> bool:
     )
 
 
-def _any_object(kind: type) -> JSONObject:
+def _any_value(kind: type) -> JSONObject:
     if kind is object:
-        return {}
-    raise TypeError(f"{kind.__qualname__} is not supported")
+        return {"description": "any JSON value"}
+    raise NotImplementedError
 
 
 def _input(arguments: type[msgspec.Struct], defaults: JSONObject) -> JSONObject:
@@ -218,7 +217,7 @@ def _schema(annotation: Any, what: str) -> JSONObject:
     """The schema of a type, with everything it refers to inside."""
     try:
         (root,), parts = msgspec.json.schema_components(
-            [annotation], schema_hook=_any_object, ref_template=_REFERENCE
+            [annotation], schema_hook=_any_value, ref_template=_REFERENCE
         )
     except (TypeError, NameError) as error:
         raise SignatureError(f"{what} has a type without a JSON form: {error}") from error
@@ -248,7 +247,7 @@ def _mentions(value: object, reference: str) -> bool:
 def _output(annotation: Any) -> tuple[JSONObject | None, bool]:
     if any(annotation is kind for kind in _UNTYPED) or _mentions_content(annotation):
         return None, False
-    schema = _without_offsets(_schema(annotation, "the result"))
+    schema = _schema(annotation, "the result")
     if schema.get("type") == "object":
         return schema, False
     parts = schema.pop("$defs", None)
@@ -272,21 +271,7 @@ def _mentions_content(annotation: Any) -> bool:
     )
 
 
-def _without_offsets(schema: JSONObject) -> JSONObject:
-    """Do not promise `date-time` and `time`: both demand an offset, which Python's may lack."""
-    queue: list[object] = [schema]
-    while queue:
-        node = queue.pop()
-        if isinstance(node, dict):
-            fields = cast("JSONObject", node)
-            if fields.get("format") in ("date-time", "time"):
-                del fields["format"]
-            queue.extend(fields.values())
-        elif isinstance(node, list):
-            queue.extend(cast("list[object]", node))
-    return schema
-
-
+_SECTION = re.compile(r"^(?:Args|Arguments|Parameters|Returns|Raises|Yields):[ \t]*$", re.MULTILINE)
 _ARGS = re.compile(r"^(?:Args|Arguments|Parameters):[ \t]*$")
 _ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\(.*?\))?:(?:\s+(.*))?$")
 
@@ -315,5 +300,4 @@ def description_of(function: Callable[..., object]) -> str | None:
     doc = inspect.getdoc(underlying(function)[0])
     if not doc:
         return None
-    head = re.split(r"^(?:Args|Arguments|Parameters|Returns|Raises|Yields):[ \t]*$", doc, flags=re.M)
-    return head[0].strip() or None
+    return _SECTION.split(doc)[0].strip() or None

@@ -60,10 +60,9 @@ class PendingCall:
     def settle(self, outcome: Result | Error | MCPError) -> None:
         """Take the answer, or the reason why none will come."""
         if isinstance(outcome, Error):
-            data = outcome.data if isinstance(outcome.data, dict) else None
-            self.outcome = RemoteError(
-                outcome.message, rpc_code=outcome.code, data=cast("JSONObject | None", data)
-            )
+            detail = outcome.data
+            data = cast("JSONObject", detail) if isinstance(detail, dict) else None
+            self.outcome = RemoteError(outcome.message, rpc_code=outcome.code, data=data)
         else:
             self.outcome = outcome
         self._wake.set()

@@ -105,15 +105,17 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
         # Failures beside a cancellation: the failures are answered for, and the cancellation
         # comes again at the next checkpoint. KeyboardInterrupt and its like go on.
         _, rest = group.split(trio.Cancelled)
-        if not isinstance(rest, ExceptionGroup):
+        if rest is None or rest.split(Exception)[1] is not None:
             raise
         return error_message(request.id, handler_failed(method.name, rest))
 
 
 def sole_cause(error: BaseException) -> BaseException:
     """Unwrap groups of one: a single failure is itself."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    if isinstance(error, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = error.exceptions
+        if len(inner) == 1:
+            return sole_cause(inner[0])
     return error
 
 

@@ -7,7 +7,7 @@ coalescing `Mailbox`, so a slow peer delays nobody and costs a bounded amount.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import TypeAlias
 
 import trio
@@ -39,7 +39,7 @@ class NoticeHub:
         return len(self._listeners)
 
     @contextlib.contextmanager
-    def listening(self, listener: Listener) -> Iterator[None]:
+    def listening(self, listener: Listener) -> Generator[None, None, None]:
         """Have a function called for each change while the block runs."""
         self._listeners.add(listener)
         try:
@@ -90,7 +90,5 @@ class NoticeHub:
                     if quiet.cancelled_caught:
                         await context.exchange.keep_alive()
                 else:
-                    await context.exchange.notify(
-                        notice.method, {**notice.params(), "_meta": mine}
-                    )
+                    await context.exchange.notify(notice.method, {**notice.params(), "_meta": mine})
         return EmptyResult(meta=mine)

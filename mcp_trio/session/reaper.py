@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 import trio.lowlevel
@@ -40,8 +40,8 @@ def unshield(task: trio.lowlevel.Task) -> int:
         current = queue.pop()
         nursery = current.parent_nursery
         # Shields from there on outwards belong to somebody else.
-        inherited = None if nursery is None else nursery._cancel_status  # noqa: SLF001
-        status = current._cancel_status  # noqa: SLF001
+        inherited = None if nursery is None else nursery._cancel_status  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        status: Any = current._cancel_status  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         while status is not None and status is not inherited:
             if status._scope.shield:  # noqa: SLF001
                 status._scope.shield = False  # noqa: SLF001

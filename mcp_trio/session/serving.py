@@ -17,13 +17,13 @@ from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import Admitted
 from mcp_trio.eras.detect import is_stateless
 from mcp_trio.eras.handshake import HandshakeEra
+from mcp_trio.errors import MCPError
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.session.context import Principal
-from mcp_trio.wire.notices import SubscriptionFilter
 from mcp_trio.session.dispatch import Service, deadline_for, dispatch, make_context
-from mcp_trio.errors import MCPError
-from mcp_trio.session.session import Dispatcher, Inbound, Runner, SessionLimits
-
+from mcp_trio.session.inbound import Inbound, Runner
+from mcp_trio.session.session import Dispatcher, SessionLimits
+from mcp_trio.wire.notices import SubscriptionFilter
 
 EVERYTHING = SubscriptionFilter(tools_list_changed=True)
 """Handshake clients do not choose: what is declared as listChanged is told."""

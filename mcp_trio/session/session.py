@@ -12,7 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeAlias, cast
+from typing import cast
 
 import attrs
 import trio
@@ -26,7 +26,6 @@ from mcp_trio.eras.stamps import Stamp
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
-    MethodNotFoundError,
     OverloadedError,
     ProtocolError,
     RequestTimeoutError,
@@ -44,7 +43,8 @@ from mcp_trio.jsonrpc.messages import (
     Result,
 )
 from mcp_trio.session.call import NotificationCallback, PendingCall, Progress, ProgressCallback
-from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.dispatch import handler_failed
+from mcp_trio.session.inbound import Deaf, Inbound, Runner, SessionHandler
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject, RequestId
 from mcp_trio.wire.meta import SUBSCRIPTION_ID
@@ -68,58 +68,6 @@ class SessionLimits:
     drain_on_eof: float = 0.0
     """Seconds that running requests may go on once the peer has stopped sending. For lines
     whose two directions close apart, as stdin and stdout do."""
-
-
-class Inbound:
-    """One running request of the peer: its scope, its task, and the line back."""
-
-    __slots__ = ("dispatcher", "reason", "request", "scope", "task")
-
-    def __init__(self, dispatcher: Dispatcher, request: Request) -> None:
-        self.dispatcher = dispatcher
-        self.request = request
-        self.scope = trio.CancelScope()
-        self.reason: str | None = None
-        """Why the peer cancelled it; None while it did not."""
-        self.task: trio.lowlevel.Task
-
-    @property
-    def label(self) -> str:
-        """What to call it in a log line."""
-        return f"{self.request.method} (id {self.request.id!r:.64})"
-
-    async def notify(self, method: str, params: JSONObject) -> None:
-        """Send a notification that belongs to this request; see `context.Exchange`."""
-        if self.reason is None:
-            await self.dispatcher.send(Notification(method, params), related=self.request.id)
-
-    async def keep_alive(self) -> None:
-        """Do nothing: the line is kept alive by what it carries."""
-
-
-Runner: TypeAlias = Callable[[Inbound], Awaitable[Result | Error]]
-"""Runs an admitted request inside its scope."""
-
-
-class SessionHandler(Protocol):
-    """What a session does with the peer's messages."""
-
-    @property
-    def batches(self) -> bool:
-        """Whether arrays of messages are allowed now."""
-        ...
-
-    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:
-        """Accept a request. Synchronous and in wire order.
-
-        Raises:
-            MCPError: the answer is this error.
-        """
-        ...
-
-    def notified(self, notification: Notification) -> None:
-        """Take a notification. Synchronous and in wire order; must not raise for its content."""
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -164,7 +112,7 @@ class Dispatcher:
             reaper: watches the requests; without one the session has its own.
         """
         self.transport = transport
-        self.handler = handler or _Deaf()
+        self.handler = handler or Deaf()
         self.limits = limits or SessionLimits()
         self.reaper = reaper or Reaper(self.limits.cleanup_timeout)
         self._own_reaper = reaper is None
@@ -410,7 +358,7 @@ class Dispatcher:
             case _:
                 meta = (notification.params or {}).get("_meta")
                 if isinstance(meta, dict) and SUBSCRIPTION_ID in meta:
-                    self._subscribed(meta[SUBSCRIPTION_ID], notification)
+                    self._subscribed(cast("JSONObject", meta)[SUBSCRIPTION_ID], notification)
                 else:
                     self.handler.notified(notification)
 
@@ -529,7 +477,10 @@ class Dispatcher:
         id_ = self.peer.issue(pending)
         if on_progress is not None:
             params = dict(params or {})
-            params["_meta"] = {**cast("JSONObject", params.get("_meta") or {}), "progressToken": id_}
+            params["_meta"] = {
+                **cast("JSONObject", params.get("_meta") or {}),
+                "progressToken": id_,
+            }
         if self.stamp is not None:
             params = self.stamp.params(params)
         reason = "the caller went away"
@@ -583,57 +534,3 @@ class _Farewell:
 class _Accepted:
     inbound: Inbound
     runner: Runner
-
-
-class _Deaf:
-    """A handler for a side that offers nothing but `ping`."""
-
-    batches = False
-
-    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:  # noqa: ARG002 - the contract
-        """Know no method."""
-        raise MethodNotFoundError("Method not found")
-
-    def notified(self, notification: Notification) -> None:
-        """Need no notification."""
-
-
-class FunctionHandler:
-    """A handler made of two functions, for a bare dispatcher."""
-
-    batches = False
-
-    def __init__(
-        self,
-        on_request: Callable[[str, JSONObject, Inbound], Awaitable[JSONObject]],
-        on_notification: Callable[[str, JSONObject], None] | None = None,
-    ) -> None:
-        """Make one.
-
-        Args:
-            on_request: gets method, parameters and the running request; returns the result
-                or raises an `MCPError` for the peer.
-            on_notification: gets method and parameters; must not wait.
-        """
-        self._on_request = on_request
-        self._on_notification = on_notification
-
-    def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:  # noqa: ARG002 - the contract
-        """Accept everything; the function decides."""
-
-        async def run(inbound: Inbound) -> Result | Error:
-            try:
-                result = await self._on_request(request.method, request.params or {}, inbound)
-                return Result(request.id, result)
-            except Exception as error:  # noqa: BLE001 - the boundary of a bare dispatcher
-                cause = sole_cause(error)
-                if not isinstance(cause, MCPError):
-                    cause = handler_failed(request.method[:64], cause)
-                return error_message(request.id, cause)
-
-        return run
-
-    def notified(self, notification: Notification) -> None:
-        """Pass it on."""
-        if self._on_notification is not None:
-            self._on_notification(notification.method, notification.params or {})

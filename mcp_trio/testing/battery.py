@@ -76,7 +76,7 @@ async def _many_senders_do_not_mix(left: Transport, right: Transport) -> None:
     async with trio.open_nursery() as nursery:
         for number in range(wanted):
             nursery.start_soon(one, number)
-        seen = set()
+        seen: set[object] = set()
         for _ in range(wanted):
             message = (await right.receive()).message
             _expect(isinstance(message, Notification), f"received {message!r}")

@@ -16,7 +16,7 @@ from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import INVALID_REQUEST, ErrorCode, TransportClosedError, TransportError
 from mcp_trio.framing.lines import LineDecoder, Oversized
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Error, Malformed
+from mcp_trio.jsonrpc.messages import Error, Malformed, Message
 from mcp_trio.wire.basic import RequestId
 
 MAX_LINE = 16 * 1024 * 1024
@@ -112,7 +112,7 @@ class LineTransport:
                 self._lines.append(rest)
         return Envelope(self._read(self._lines.popleft()))
 
-    def _read(self, line: bytes | Oversized) -> codec.Message:
+    def _read(self, line: bytes | Oversized) -> Message:
         if isinstance(line, Oversized):
             reason = f"Invalid request: a line is longer than {line.limit} bytes"
             data = {"code": ErrorCode.PROTOCOL_INVALID.value}

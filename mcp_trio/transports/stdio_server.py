@@ -11,7 +11,7 @@ import contextlib
 import os
 import select
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import trio
 import trio.abc
@@ -75,7 +75,7 @@ class _FileSendStream(trio.abc.SendStream):
 
 
 @contextlib.asynccontextmanager
-async def stdio_transport(*, max_line: int = MAX_LINE) -> AsyncIterator[LineTransport]:
+async def stdio_transport(*, max_line: int = MAX_LINE) -> AsyncGenerator[LineTransport, None]:
     """Take the standard streams over for as long as the block runs.
 
     On leaving, the descriptors are put back, also when cancelled.

@@ -18,7 +18,7 @@ from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.headers import SESSION_ID
 from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Error, Malformed, Request, Result
+from mcp_trio.jsonrpc.messages import Error, Malformed, Message, Request, Result
 from mcp_trio.wire.basic import RequestId
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -121,13 +121,13 @@ class StreamableHTTPTransport:
             if not answered:
                 await self._lost(id_, "the stream ended before the answer")
             return
-        message = codec.decode(await self._read(response)) if media == JSON else None
-        match message:
-            case Result() if message.id == id_:
-                await self._arrived.send(Envelope(message))
-            case Error() if message.id == id_ or message.id is None:
+        body = await self._read(response) if media == JSON else b""
+        match codec.decode(body):
+            case Result() as result if result.id == id_:
+                await self._arrived.send(Envelope(result))
+            case Error() as error if error.id in {id_, None}:
                 # A refusal before the id could be read still belongs to this POST.
-                answer = Error(id_, message.code, message.message, message.data)
+                answer = Error(id_, error.code, error.message, error.data)
                 await self._arrived.send(Envelope(answer))
             case _:
                 await self._lost(id_, f"the server answered {response.status_code} without a reply")
@@ -140,7 +140,7 @@ class StreamableHTTPTransport:
                 raise EventTooLargeError(f"an answer is larger than {self._max_event} bytes")
         return bytes(body)
 
-    async def _events(self, response: httpx2.Response) -> AsyncIterator[codec.Message]:
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[Message]:
         decoder = SSEDecoder(self._max_event)
         async for chunk in response.aiter_bytes():
             for event in decoder.receive(chunk):
@@ -200,5 +200,5 @@ class StreamableHTTPTransport:
             self._incoming.close()
 
 
-def _answers(message: codec.Message, id_: RequestId) -> bool:
+def _answers(message: Message, id_: RequestId) -> bool:
     return isinstance(message, Result | Error) and message.id == id_

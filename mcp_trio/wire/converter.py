@@ -97,6 +97,10 @@ def _wire_names(cls: Any) -> frozenset[str]:
     return frozenset(wire_name(field) for field in attrs.fields(cls) if field.name != EXTRA)
 
 
+def _keeps_extra(cls: Any) -> bool:
+    return any(field.name == EXTRA for field in attrs.fields(cls))
+
+
 def _with_extra(plain: dict[str, Any], extra: JSONObject, cls: Any) -> dict[str, Any]:
     if extra:
         known = _wire_names(cls)
@@ -116,6 +120,13 @@ def _is_content(target: Any) -> bool:
 
 def _build(revision: Revision) -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
+    _register_values(converter)
+    _register_collections(converter)
+    _register_classes(converter, revision)
+    return converter
+
+
+def _register_values(converter: cattrs.Converter) -> None:
     converter.register_structure_hook(str, _plain(str, wanted="a string"))
     converter.register_structure_hook(int, _plain(int, wanted="an integer"))
     converter.register_structure_hook(bool, _plain(bool, wanted="true or false"))
@@ -131,6 +142,49 @@ def _build(revision: Revision) -> cattrs.Converter:
     converter.register_unstructure_hook(msgspec.Raw, lambda value: value)
     converter.register_unstructure_hook(dict, lambda value: value)
 
+
+def _object(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    raise TypeError("expected an object")
+
+
+def _register_collections(converter: cattrs.Converter) -> None:
+    def structure_list(target: Any) -> Callable[[Any, Any], Any]:
+        # cattrs would walk over anything that can be walked over, a string for one.
+        plain = list_structure_factory(target, converter)
+
+        def structure(value: Any, target: Any) -> Any:
+            if not isinstance(value, list):
+                raise TypeError("expected an array")
+            return plain(value, target)
+
+        return structure
+
+    converter.register_structure_hook_factory(_is_list, structure_list)
+    converter.register_structure_hook_func(
+        lambda t: get_origin(t) in {Union, types.UnionType} and msgspec.Raw in get_args(t),
+        lambda value, t: converter.structure(
+            value, next(a for a in get_args(t) if a is not msgspec.Raw)
+        ),
+    )
+    by_tag: dict[str, type] = {getattr(cls, KIND): cls for cls in get_args(ContentBlock)}
+
+    def structure_content(value: Any, _: Any) -> Any:
+        tag = _object(value).get("type")
+        cls = by_tag.get(tag) if isinstance(tag, str) else None
+        if cls is None:
+            raise TypeError("unknown content type")
+        return cast("Any", converter.structure(value, cls))
+
+    converter.register_structure_hook_func(_is_content, structure_content)
+
+
+def _is_list(target: Any) -> bool:
+    return get_origin(target) is list
+
+
+def _register_classes(converter: cattrs.Converter, revision: Revision) -> None:
     def unstructure_class(cls: Any) -> Callable[[Any], Any]:
         plain = make_dict_unstructure_fn(cls, converter, **_overrides(cls, revision))
         tag = getattr(cls, KIND, None)
@@ -139,7 +193,7 @@ def _build(revision: Revision) -> cattrs.Converter:
             return lambda value: {"type": "text", "text": as_text(value)}
         if tag is not None:
             return lambda value: {"type": tag, **plain(value)}
-        if any(field.name == EXTRA for field in attrs.fields(cls)):
+        if _keeps_extra(cls):
             return lambda value: _with_extra(plain(value), value.extra, cls)
         return plain
 
@@ -153,53 +207,19 @@ def _build(revision: Revision) -> cattrs.Converter:
         }
         plain = make_dict_structure_fn(cls, converter, **renames)
         known = _wire_names(cls)
-        keeps = any(field.name == EXTRA for field in attrs.fields(cls))
+        keeps = _keeps_extra(cls)
 
         def structure(value: Any, target: Any) -> Any:
-            if not isinstance(value, dict):
-                raise TypeError("expected an object")
-            made = plain(value, target)
-            unknown = value.keys() - known if keeps else None
-            if unknown:
-                made = attrs.evolve(made, extra={key: value[key] for key in value if key in unknown})
+            fields = _object(value)
+            made = plain(fields, target)
+            if keeps and (extra := {k: v for k, v in fields.items() if k not in known}):
+                made = attrs.evolve(made, extra=extra)
             return made
 
         return structure
 
-    def structure_list(target: Any) -> Callable[[Any, Any], Any]:
-        # cattrs would walk over anything that can be walked over, a string for one.
-        plain = list_structure_factory(target, converter)
-
-        def structure(value: Any, target: Any) -> Any:
-            if not isinstance(value, list):
-                raise TypeError("expected an array")
-            return plain(value, target)
-
-        return structure
-
-    converter.register_structure_hook_factory(lambda t: get_origin(t) is list, structure_list)
     converter.register_unstructure_hook_factory(_is_wire_class, unstructure_class)
     converter.register_structure_hook_factory(_is_wire_class, structure_class)
-
-    by_tag: dict[str, type] = {getattr(cls, KIND): cls for cls in get_args(ContentBlock)}
-
-    def structure_content(value: Any, _: Any) -> Any:
-        if not isinstance(value, dict):
-            raise TypeError("expected an object")
-        tag: Any = value.get("type")
-        cls = by_tag.get(tag) if isinstance(tag, str) else None
-        if cls is None:
-            raise TypeError("unknown content type")
-        return converter.structure(value, cls)
-
-    converter.register_structure_hook_func(_is_content, structure_content)
-    converter.register_structure_hook_func(
-        lambda t: get_origin(t) in {Union, types.UnionType} and msgspec.Raw in get_args(t),
-        lambda value, t: converter.structure(
-            value, next(a for a in get_args(t) if a is not msgspec.Raw)
-        ),
-    )
-    return converter
 
 
 _CONVERTERS: dict[Revision, cattrs.Converter] = {}

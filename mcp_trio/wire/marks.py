@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import attrs
 
@@ -51,18 +51,18 @@ def optional(
 
 
 def defaulted(
-    default: T | None = None,
+    default: object = attrs.NOTHING,
     *,
-    factory: Callable[[], T] | None = None,
+    factory: Callable[[], object] | None = None,
     name: str | None = None,
     since: Revision | None = None,
     until: Revision | None = None,
-) -> T:
+) -> Any:
     """A field with a default that is sent all the same, because the schema demands it."""
-    metadata = {NAME: name, SINCE: since, UNTIL: until, ALWAYS: True}
-    if factory is not None:
-        return cast("T", attrs.field(factory=factory, metadata=metadata))
-    return cast("T", attrs.field(default=default, metadata=metadata))
+    return attrs.field(
+        default=default if factory is None else attrs.Factory(factory),
+        metadata={NAME: name, SINCE: since, UNTIL: until, ALWAYS: True},
+    )
 
 
 def kind(tag: str, *, since: Revision | None = None) -> Callable[[type[T]], type[T]]:

@@ -100,9 +100,7 @@ _ROWS = (
     Method(name="notifications/cancelled", params=notices.CancelledParams, sender=Sender.BOTH),
     Method(name="notifications/progress", params=notices.ProgressParams, sender=Sender.BOTH),
     Method(name="notifications/message", params=notices.LogParams, sender=Sender.SERVER),
-    Method(
-        name="notifications/tools/list_changed", params=EmptyParams, sender=Sender.SERVER
-    ),
+    Method(name="notifications/tools/list_changed", params=EmptyParams, sender=Sender.SERVER),
     Method(
         name="notifications/subscriptions/acknowledged",
         params=notices.AcknowledgedParams,

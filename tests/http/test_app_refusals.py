@@ -104,7 +104,8 @@ async def test_beyond_loopback_an_address_is_served_and_a_name_is_not():
 async def test_configured_names_and_origins_are_served():
     server, _ = make_server()
     options = HTTPOptions(
-        allowed_hosts=frozenset({"API.example"}), allowed_origins=frozenset({"https://app.example/"})
+        allowed_hosts=frozenset({"API.example"}),
+        allowed_origins=frozenset({"https://app.example/"}),
     )
     async with serving(server, options) as client:
         headers = {"host": "api.example:443", "origin": "https://app.example"}
@@ -168,11 +169,26 @@ async def test_a_body_that_is_no_message_is_refused(body, code, id_):
         ({"method": "no/such"}, {"mcp-method": "no/such"}, 404, -32601),
         ({"params": {"name": "add"}}, {}, 400, -32602),
         ({"params": {"_meta": {}}}, {}, 400, -32602),
-        ({"params": {"name": "add", "_meta": {**META, "io.modelcontextprotocol/clientCapabilities": 1}}}, {}, 400, -32602),
+        (
+            {
+                "params": {
+                    "name": "add",
+                    "_meta": {**META, "io.modelcontextprotocol/clientCapabilities": 1},
+                }
+            },
+            {},
+            400,
+            -32602,
+        ),
         ({"params": {"name": "add", "arguments": [], "_meta": META}}, {}, 400, -32602),
         ({"params": {"arguments": {}, "_meta": META}}, {}, 400, -32602),
         ({"params": {"name": "nope", "_meta": META}}, {"mcp-name": "nope"}, 200, -32602),
-        ({"params": {"name": "needs_sampling", "_meta": META}}, {"mcp-name": "needs_sampling"}, 400, -32021),
+        (
+            {"params": {"name": "needs_sampling", "_meta": META}},
+            {"mcp-name": "needs_sampling"},
+            400,
+            -32021,
+        ),
     ],
 )
 async def test_the_stateless_era_refuses(change, headers, status, code):
@@ -250,7 +266,9 @@ async def test_a_notification_is_accepted_without_more_headers():
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-@pytest.mark.parametrize("headers", [{}, {"mcp-protocol-version": STATELESS, "mcp-session-id": "x"}])
+@pytest.mark.parametrize(
+    "headers", [{}, {"mcp-protocol-version": STATELESS, "mcp-session-id": "x"}]
+)
 async def test_the_stateless_era_has_no_get_and_no_delete(method, headers):
     server, _ = make_server()
     async with serving(server) as client:

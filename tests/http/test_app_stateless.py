@@ -26,9 +26,7 @@ async def test_a_plain_call_is_answered_in_json_with_who_answered():
                 "resultType": "complete",
                 "content": [{"type": "text", "text": "5"}],
                 "structuredContent": {"result": 5},
-                "_meta": {
-                    "io.modelcontextprotocol/serverInfo": {"name": "test", "version": "1"}
-                },
+                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "test", "version": "1"}},
             },
         }
 
@@ -361,8 +359,8 @@ async def test_big_integers_keep_their_digits():
 
 async def test_stateless_calls_work_without_the_lifespan_and_sessions_say_what_is_missing():
     server, _ = make_server()
-    from tests.http.asgi import Client
     from mcp_trio.http.app import HTTPApp
+    from tests.http.asgi import Client
 
     async with trio.open_nursery() as nursery:
         client = Client(HTTPApp(server), nursery)

@@ -116,9 +116,7 @@ async def test_a_change_of_the_list_is_heard(transport, revision):
         assert "add" not in names
 
 
-async def test_synchronous_tools_run_in_threads_and_can_see_the_cancellation(
-    transport, revision
-):
+async def test_synchronous_tools_run_in_threads_and_can_see_the_cancellation(transport, revision):
     server, _ = make_server()
     cancelled = threading.Event()
 

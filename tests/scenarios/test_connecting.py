@@ -192,7 +192,13 @@ async def test_one_bad_tool_does_not_cost_the_others(caplog):
     tools = [
         {"name": "good", "inputSchema": {"type": "object"}},
         {"name": "no schema"},
-        {"name": "bad header", "inputSchema": {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}},
+        {
+            "name": "bad header",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"a": {"type": "number", "x-mcp-header": "A"}},
+            },
+        },
         7,
     ]
     ours, theirs = MemoryTransport.pair()
@@ -235,5 +241,3 @@ async def test_a_result_of_an_unknown_type_is_an_error():
             with pytest.raises(MCPError, match="type"):
                 await client.call_tool("x")
     await theirs.aclose()
-
-

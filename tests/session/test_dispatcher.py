@@ -379,9 +379,7 @@ async def test_after_the_end_of_input_requests_have_the_time_they_are_given(auto
     for grace, released_after, answers in ((0.5, 0.2, 1), (0.5, 0.8, 0), (0, 0.2, 0)):
         handlers = Handlers()
         line = HalfClosed()
-        dispatcher = Dispatcher(
-            line, handlers.handler(), limits=SessionLimits(drain_on_eof=grace)
-        )
+        dispatcher = Dispatcher(line, handlers.handler(), limits=SessionLimits(drain_on_eof=grace))
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
 
@@ -509,9 +507,10 @@ async def test_a_peer_that_asks_and_never_reads_is_not_read_from_for_ever(autoju
 
 async def test_ten_thousand_requests_cancelled_at_once_leave_nothing():
     handlers = Handlers()
-    async with two_dispatchers(
-        None, handlers, limits=SessionLimits(max_in_flight=20_000)
-    ) as (one, two):
+    async with two_dispatchers(None, handlers, limits=SessionLimits(max_in_flight=20_000)) as (
+        one,
+        two,
+    ):
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 for _ in range(10_000):

@@ -1,0 +1,1 @@
+"""Frames, headers and verdicts."""

@@ -1,0 +1,1 @@
+"""The vocabulary: converter, revisions and the method table."""
