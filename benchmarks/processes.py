@@ -26,7 +26,7 @@ START_TIMEOUT = 30.0
 STOP_TIMEOUT = 5.0
 """Seconds a program may take to stop after SIGTERM; then it is killed."""
 
-_URL = re.compile(r"https?://[^\s'\")]+")
+_URL = re.compile(r"https?://[^\s'\"),;]+")
 
 
 class ProgramError(Exception):
@@ -111,7 +111,7 @@ async def serving(
         )
         program = Program(await nursery.start(run))
         nursery.start_soon(program.listen)
-        line = await program.wait_for("http")
+        line = await program.wait_for("://")
         found = _URL.search(line)
         if found is None:
             raise ProgramError(f"no URL in {line!r}")

@@ -107,7 +107,7 @@ class Validator:
     def violations(self, instance: object) -> list[Violation]:
         """Say where the instance does not fit, `MAX_VIOLATIONS` places at most."""
         errors = itertools.islice(self._fast.iter_errors(instance), MAX_VIOLATIONS)
-        return [_violation(error) for error in errors]
+        return [_violation(error, instance) for error in errors]
 
 
 def pointer(path: Iterable[str | int]) -> str:
@@ -115,8 +115,8 @@ def pointer(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def _listed(names: Iterable[object]) -> str:
-    return ", ".join(str(name) for name in itertools.islice(names, 5))[:200]
+def _unknown(names: Iterable[str]) -> str:
+    return f"has unknown keys: {', '.join(sorted(names)[:5])[:200]}"
 
 
 def _limit(kind: Any) -> str:
@@ -126,8 +126,8 @@ def _limit(kind: Any) -> str:
 # The limits and allowed values stand in the listed schema, so they are no secret.
 _MESSAGES: dict[str, Callable[[Any], str]] = {
     "required": lambda kind: f"misses {kind.value}",
-    "additionalProperties": lambda kind: f"has unknown keys: {_listed(sorted(kind.value))}",
-    "unevaluatedProperties": lambda kind: f"has unknown keys: {_listed(sorted(kind.value))}",
+    "additionalProperties": lambda kind: _unknown(kind.value),
+    "unevaluatedProperties": lambda kind: _unknown(kind.value),
     "type": lambda kind: f"is not of type {' or '.join(kind.value)}",
     "enum": lambda kind: f"is not one of {str(kind.value)[:200]}",
     "const": lambda kind: f"is not {str(kind.value)[:200]}",
@@ -144,11 +144,16 @@ _MESSAGES: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _violation(error: jsonschema_rs.ValidationError) -> Violation:
+def _violation(error: jsonschema_rs.ValidationError, instance: object) -> Violation:
     kind: Any = error.kind
-    write = _MESSAGES.get(kind.name)
-    return Violation(
-        pointer=pointer(error.instance_path),
-        rule=kind.name,
-        message=write(kind) if write else f"breaks {kind.name}",
-    )
+    rule = kind.name
+    write = _MESSAGES.get(rule)
+    message = write(kind) if write else f"breaks {rule}"
+    if rule == "falseSchema" and error.schema_path[-1] == "additionalProperties":
+        # An object that allows no property at all; the library does not say which it has.
+        place: Any = instance
+        for part in error.instance_path:
+            place = place[part]
+        if place != error.instance:
+            rule, message = "additionalProperties", _unknown(place)
+    return Violation(pointer=pointer(error.instance_path), rule=rule, message=message)

@@ -277,7 +277,7 @@ def _as_json(value: object) -> str:
 
 def _as_csv(value: object) -> str:
     if not isinstance(value, list):
-        raise ValueError("is not an array")  # noqa: TRY004  # one kind of error for all forms
+        raise ValueError("is not an array")  # one kind of error for all forms
     return ",".join(plain_text(item) for item in cast("list[object]", value))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import trio
 
@@ -112,10 +112,9 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
 
 def sole_cause(error: BaseException) -> BaseException:
     """Unwrap groups of one: a single failure is itself."""
-    if isinstance(error, BaseExceptionGroup):
-        inner: tuple[BaseException, ...] = error.exceptions
-        if len(inner) == 1:
-            return sole_cause(inner[0])
+    group: Any = error if isinstance(error, BaseExceptionGroup) else None
+    if group is not None and len(group.exceptions) == 1:
+        return sole_cause(group.exceptions[0])
     return error
 
 

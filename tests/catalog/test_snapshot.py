@@ -222,3 +222,12 @@ def test_published_counts_what_is_not_served_too(step, view, raw):
     complete = Reading(token="t", entries=(raw(view("c")),), complete=True)
     assert before.published_after(complete) == 1
     assert set(before.left_by(complete)) == {"c"}
+
+
+def test_an_unchanged_bad_entry_is_not_tried_again(step, view, compiler):
+    bad = view("a", execution_config={"circuit": {}})
+    before = step(Snapshot(), bad, view("b"), complete=True).snapshot
+    compiler.compiled.clear()
+    made = step(before, bad, view("b"), complete=True)
+    assert compiler.compiled == []
+    assert made.snapshot.report == before.report

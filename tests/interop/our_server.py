@@ -67,6 +67,18 @@ async def wait_for(moment: str) -> bool:
     return False
 
 
+@server.tool
+async def grow() -> str:
+    """Offer one more tool from now on."""
+
+    async def grown() -> str:
+        """Exist."""
+        return "here"
+
+    server.add_tool(grown)
+    return "grown"
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "http":
         server.run("http", port=0)

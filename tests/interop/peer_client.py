@@ -1,7 +1,7 @@
 """The official Python client, driven through one session; what it saw is printed as JSON.
 
 Runs with the interpreter of the peers' environment, where mcp_trio does not exist. Takes one
-JSON argument: `{"mode", "url" or "command", "plan": "interop" or "demo", ...}`. Nothing is
+JSON argument: `{"mode", "url" or "command", "plan", ...}`; the plans stand at the end. Nothing is
 judged here; the tests do that.
 """
 
@@ -12,8 +12,11 @@ import sys
 from typing import Any
 
 import anyio
+import anyio.to_thread
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp_types import ToolListChangedNotification
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 DEADLINE = 30.0
 """Seconds for the whole session."""
@@ -21,10 +24,21 @@ DEADLINE = 30.0
 
 def connect(task: dict[str, Any]) -> Client:
     """Make the client that the task describes."""
-    if "url" in task:
-        return Client(task["url"], mode=task["mode"])
-    program, *arguments = task["command"]
-    return Client(StdioServerParameters(command=program, args=arguments), mode=task["mode"])
+    where = task.get("url")
+    if where is None:
+        program, *arguments = task["command"]
+        where = StdioServerParameters(command=program, args=arguments)
+    return Client(where, mode=task["mode"], message_handler=hear)
+
+
+async def hear(message: Any) -> None:
+    """Note that the list of tools has changed."""
+    if isinstance(message, ToolListChangedNotification):
+        changed.set()
+
+
+changed = anyio.Event()
+"""Set once the server told of a change outside any subscription."""
 
 
 def plain(result: Any) -> dict[str, Any]:
@@ -58,12 +72,33 @@ async def interop(client: Client, _task: dict[str, Any]) -> dict[str, Any]:
     return {**seen, "progress": progress}
 
 
+async def changes(client: Client, _task: dict[str, Any]) -> dict[str, Any]:
+    """Hear of a new tool in the way of the era, and see it in the list."""
+    if client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+        await client.call_tool("grow")
+        await changed.wait()
+        heard = "notification"
+    else:
+        async with client.listen(tools_list_changed=True) as subscription:
+            await client.call_tool("grow")
+            heard = type(await anext(aiter(subscription))).__name__
+    listing = await client.list_tools()
+    return {"heard": heard, "tools_after": [tool.name for tool in listing.tools]}
+
+
 async def demo(client: Client, task: dict[str, Any]) -> dict[str, Any]:
-    """Call the given tools in turn."""
-    return {name: plain(await client.call_tool(name, args)) for name, args in task["calls"].items()}
+    """Make the given calls in turn, then one that has to be given up after a second."""
+    seen = {name: plain(await client.call_tool(name, args)) for name, args in task["calls"]}
+    with anyio.move_on_after(1) as deadline:
+        await client.call_tool(*task["slow"])
+    # Closing the session would end the call too, so it has to stay until the test has looked.
+    sys.stdout.write(json.dumps({"given_up": deadline.cancelled_caught}) + "\n")
+    sys.stdout.flush()
+    await anyio.to_thread.run_sync(sys.stdin.read)
+    return {"calls": seen}
 
 
-PLANS = {"interop": interop, "demo": demo}
+PLANS = {"interop": interop, "changes": changes, "demo": demo}
 
 
 async def main(task: dict[str, Any]) -> None:

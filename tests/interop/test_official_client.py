@@ -37,7 +37,7 @@ async def test_a_whole_session(session, transport, mode, revision):
 
     assert seen["protocol"] == revision
     assert seen["server"] in {"interop", None if mode == STATELESS else "interop"}
-    assert seen["tools"] == ["add", "count", "refuse", "hold", "wait_for"]
+    assert seen["tools"] == ["add", "count", "refuse", "hold", "wait_for", "grow"]
 
     assert seen["add"]["content"][0]["text"] == "42"
     assert seen["add"]["structuredContent"] == {"result": 42}
@@ -51,3 +51,15 @@ async def test_a_whole_session(session, transport, mode, revision):
 
     assert seen["began"]["structuredContent"] == {"result": True}
     assert seen["ended"]["structuredContent"] == {"result": True}
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+@pytest.mark.parametrize(
+    ("mode", "heard"), [("legacy", "notification"), (STATELESS, "ToolsListChanged")]
+)
+async def test_a_new_tool_is_heard_of(session, transport, mode, heard):
+    async with reachable(transport) as where:
+        seen = await session(plan="changes", mode=mode, **where)
+
+    assert seen["heard"] == heard
+    assert seen["tools_after"] == [*seen["tools"], "grown"]

@@ -237,7 +237,7 @@ def _value(name: str, raw: object) -> object:
             return None
         raise ValueError(f"{name}: must not be NULL")
     if not isinstance(raw, str):
-        raise ValueError(f"{name}: must be TEXT")  # noqa: TRY004  # a fault of the row
+        raise ValueError(f"{name}: must be TEXT")  # a fault of the row
     if name not in JSON_COLUMNS:
         return raw
     if name == "tool_description" and raw.lstrip()[:1] not in {"{", '"'}:

@@ -1,0 +1,178 @@
+"""`mcp-trio serve`: the catalog service as one process and one nursery."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import attrs
+import click
+import trio
+
+from mcp_trio.catalog.actor import CatalogActor
+from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.cli.demo import DemoUpstream, demo_settings
+from mcp_trio.config import Settings, load_settings, make_connections
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.serving import HTTPService
+from mcp_trio.runtime.compiler import Compiler
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.server.server import MCPServer, until_signalled
+from mcp_trio.telemetry.logging import configure_logging
+from mcp_trio.wire import REVISIONS
+from mcp_trio.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+
+logger = logging.getLogger("mcp_trio.cli")
+
+
+@click.command()
+@click.argument("config", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--demo", is_flag=True, help="Serve a demo: its own upstream, its own registry.")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 picks one.  [default: 8000]")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+def serve(
+    config: Path | None, demo: bool, host: str | None, port: int | None, log_level: str
+) -> None:
+    """Publish the operations of a registry as MCP tools, over Streamable HTTP.
+
+    CONFIG is a TOML file with the registry and the connections. SIGTERM and Ctrl-C drain
+    and exit with 0; a second one exits at once.
+    """
+    if demo == (config is not None):
+        raise click.UsageError("give either a CONFIG file or --demo")
+    configure_logging(level=log_level)
+    try:
+        if config is None:
+            trio.run(_serve_demo, host or "127.0.0.1", 8000 if port is None else port)
+        else:
+            trio.run(_serve_config, _overridden(load_settings(config), host, port), config.parent)
+    except* ConfigurationError as group:
+        raise click.ClickException("; ".join(_messages(group))) from None
+    except* OSError as group:
+        raise click.ClickException("; ".join(_messages(group))) from None
+
+
+def _messages(group: BaseExceptionGroup[BaseException]) -> list[str]:
+    found: list[str] = []
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            found += _messages(error)
+        else:
+            found.append(str(error))
+    return found
+
+
+def _overridden(settings: Settings, host: str | None, port: int | None) -> Settings:
+    server = settings.server
+    if host is not None:
+        server = attrs.evolve(server, host=host)
+    if port is not None:
+        server = attrs.evolve(server, port=port)
+    return attrs.evolve(settings, server=server)
+
+
+async def _serve_config(settings: Settings, folder: Path) -> None:
+    server = _make_server(settings)
+    run = functools.partial(run_service, server, settings, folder)
+    await until_signalled(run, server.drain)
+
+
+async def _serve_demo(host: str, port: int) -> None:
+    async with _demo(host, port) as (settings, upstream):
+        server = _make_server(settings)
+        run = functools.partial(
+            run_service, server, settings, Path(), f"demo upstream {upstream}"
+        )
+        await until_signalled(run, server.drain)
+
+
+@contextlib.asynccontextmanager
+async def _demo(host: str, port: int) -> AsyncGenerator[tuple[Settings, str], None]:
+    """Run the upstream of the demo, and keep its registry for as long."""
+    folder = Path(tempfile.mkdtemp(prefix="mcp-trio-demo-"))
+    try:
+        async with trio.open_nursery() as nursery:
+            (upstream,) = await nursery.start(HTTPService(DemoUpstream()).run, "127.0.0.1", 0)
+            yield demo_settings(folder, upstream, host=host, port=port), upstream
+            nursery.cancel_scope.cancel()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_server(settings: Settings) -> MCPServer:
+    return MCPServer(
+        settings.server.name,
+        version=settings.server.version,
+        instructions=settings.server.instructions,
+        options=settings.server.server_options(),
+    )
+
+
+async def run_service(server: MCPServer, settings: Settings, folder: Path, note: str = "") -> None:
+    """Serve a registry until the server is drained or this is cancelled.
+
+    Args:
+        server: a fresh server; the catalog becomes its provider.
+        settings: where everything is.
+        folder: what relative paths of secrets are relative to.
+        note: more to say in the opening line.
+
+    Raises:
+        ConfigurationError: a connection or secret that cannot be.
+        OSError: the address cannot be bound.
+    """
+    connections = Connections(make_connections(settings.connections, folder))
+    actor = CatalogActor(
+        SqliteRegistry(settings.catalog.registry),
+        Compiler(connections),
+        interval=settings.catalog.interval,
+    )
+    server.add_provider(actor)
+    async with connections, trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        async with trio.open_nursery() as serving:
+            serve_http = functools.partial(
+                server.serve_http,
+                settings.server.host,
+                settings.server.port,
+                options=settings.server.http_options(),
+                settings=settings.server.serving_settings(),
+                ready=actor.ready.is_set,
+            )
+            urls: list[str] = await serving.start(serve_http)
+            where = f"MCP on {' '.join(urls)}, registry {settings.catalog.registry}"
+            parts = [where, *([note] if note else []), f"try: {curl_line(urls[0])}"]
+            click.echo("mcp-trio: " + "; ".join(parts), err=True)
+        logger.info("drained")
+        nursery.cancel_scope.cancel()
+
+
+def curl_line(url: str) -> str:
+    """A command that lists the tools of an endpoint."""
+    revision = REVISIONS[0].date
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/list",
+        "params": {"_meta": {PROTOCOL_VERSION: revision, CLIENT_CAPABILITIES: {}}},
+    }
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": revision,
+        "Mcp-Method": "tools/list",
+    }
+    fields = " ".join(f"-H '{name}: {value}'" for name, value in headers.items())
+    return f"curl -s {url} {fields} -d '{json.dumps(body, separators=(',', ':'))}'"

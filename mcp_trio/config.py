@@ -1,0 +1,295 @@
+"""The settings of `mcp-trio serve`: one TOML file, read once, every fault explained.
+
+Unknown keys are errors. Secrets never stand in the file: it names an environment
+variable or a file that holds them.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import attrs
+import cattrs
+
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.serving_settings import ServingSettings
+from mcp_trio.runtime.connections import Auth, Connection, Timeouts
+from mcp_trio.runtime.network_guard import NetworkPolicy
+from mcp_trio.runtime.secrets import Secret
+from mcp_trio.server.server import ServerOptions
+
+
+@attrs.frozen(kw_only=True)
+class ServerSection:
+    """`[server]`: who we are, where we listen, and what we allow. All keys are optional."""
+
+    name: str = "mcp-trio"
+    """How the server calls itself to clients."""
+    version: str = "0"
+    """The version it tells them."""
+    instructions: str | None = None
+    """Advice for the model."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8000
+    """Port to listen on; 0 picks a free one."""
+    path: str = "/mcp"
+    """Path of the endpoint."""
+    allowed_hosts: list[str] = attrs.field(factory=list[str])
+    """Host names served besides those of the address; `*` for every name."""
+    allowed_origins: list[str] = attrs.field(factory=list[str])
+    """Web origins served besides the server's own."""
+    request_timeout: float = 60.0
+    """Seconds a request may take."""
+    page_size: int = 200
+    """Tools on one page of a listing."""
+    max_body: int = 4 * 1024 * 1024
+    """Bytes of a request body."""
+    max_depth: int = 64
+    """Nesting of a JSON body."""
+    max_connections: int = 1000
+    """TCP connections."""
+    max_sessions: int = 1000
+    """Sessions of clients that speak a handshake revision."""
+    max_in_flight: int = 1000
+    """Requests that run at once."""
+    session_idle_timeout: float = 1800.0
+    """Seconds of silence after which a session ends."""
+    header_timeout: float = 10.0
+    """Seconds for the head of a request to arrive."""
+    body_timeout: float = 30.0
+    """Seconds for the body of a request to arrive."""
+    write_timeout: float = 30.0
+    """Seconds that a client may take without reading anything of its answer."""
+    cleanup_timeout: float = 5.0
+    """Seconds a cancelled request may shield itself for cleanup."""
+    grace_period: float = 10.0
+    """Seconds that running requests may go on after SIGTERM."""
+
+    def http_options(self) -> HTTPOptions:
+        """The settings of the endpoint."""
+        return HTTPOptions(
+            path=self.path,
+            allowed_hosts=frozenset(self.allowed_hosts),
+            allowed_origins=frozenset(self.allowed_origins),
+            max_body=self.max_body,
+            body_timeout=self.body_timeout,
+            max_depth=self.max_depth,
+            max_sessions=self.max_sessions,
+            max_in_flight=self.max_in_flight,
+            session_idle_timeout=self.session_idle_timeout,
+            cleanup_timeout=self.cleanup_timeout,
+        )
+
+    def serving_settings(self) -> ServingSettings:
+        """The settings of the socket layer."""
+        return ServingSettings(
+            max_connections=self.max_connections,
+            header_timeout=self.header_timeout,
+            # The endpoint gives up first, with an answer that says why.
+            body_timeout=self.body_timeout + 1,
+            write_timeout=self.write_timeout,
+            grace_period=self.grace_period,
+        )
+
+    def server_options(self) -> ServerOptions:
+        """The settings of the server itself."""
+        return ServerOptions(
+            request_timeout=self.request_timeout,
+            page_size=self.page_size,
+            cleanup_timeout=self.cleanup_timeout,
+            max_in_flight=self.max_in_flight,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class CatalogSection:
+    """`[catalog]`: where the published operations are."""
+
+    registry: str
+    """Path of the SQLite registry; relative to the settings file."""
+    interval: float = 30.0
+    """Seconds between looks for a change."""
+
+
+@attrs.frozen(kw_only=True)
+class AuthSection:
+    """`[connections.NAME.auth]`: how we prove ourselves to an upstream."""
+
+    kind: Literal["none", "bearer", "basic", "header"]
+    """What is sent."""
+    username: str = ""
+    """For basic."""
+    header: str = ""
+    """Name of the header, for header."""
+    secret_env: str | None = None
+    """Environment variable that holds the token, password or value."""
+    secret_file: str | None = None
+    """File that holds it, relative to the settings file; white space around it is dropped."""
+
+
+@attrs.frozen(kw_only=True)
+class ConnectionSection:
+    """`[connections.NAME]`: one upstream that operations may name."""
+
+    base_url: str
+    """Scheme, host and path prefix."""
+    auth: AuthSection | None = None
+    """How we prove ourselves; nothing by default."""
+    headers: dict[str, str] = attrs.field(factory=dict[str, str])
+    """Headers without secrets, sent with every request."""
+    verify_tls: bool = True
+    """Check certificates."""
+    ca_file: str | None = None
+    """Authorities to trust instead of the system's, relative to the settings file."""
+    connect_timeout: float = 5.0
+    """Seconds to connect."""
+    total_timeout: float = 30.0
+    """Seconds for the whole upstream part of a call."""
+    allow_private: bool = False
+    """Let the host resolve to private or loopback addresses."""
+    response_bytes: int = 1 << 20
+    """Largest answer."""
+    vars: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    """Values without secrets for mappings."""
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """A whole settings file."""
+
+    catalog: CatalogSection
+    server: ServerSection = attrs.field(factory=ServerSection)
+    connections: dict[str, ConnectionSection] = attrs.field(factory=dict[str, ConnectionSection])
+
+
+def _plain(*kinds: type) -> Any:
+    """Make a hook that coerces nothing: a TOML value has a type of its own."""
+
+    def structure(value: object, _: object) -> object:
+        if type(value) not in kinds:
+            raise TypeError(f"must be {' or '.join(kind.__name__ for kind in kinds)}")
+        return value
+
+    return structure
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind in (str, bool, int):
+        converter.register_structure_hook(kind, _plain(kind))
+    converter.register_structure_hook(float, _plain(float, int))
+    return converter
+
+
+def parse_settings(values: Mapping[str, object]) -> Settings:
+    """Read settings from a mapping as TOML gives it.
+
+    Raises:
+        ConfigurationError: naming every key that does not fit.
+    """
+    try:
+        settings = _converter().structure(values, Settings)
+    except cattrs.BaseValidationError as error:
+        faults = cattrs.transform_error(error, path="settings", format_exception=_explain)
+        raise ConfigurationError("; ".join(faults)) from error
+    _check_ranges(settings.server)
+    if settings.catalog.interval <= 0:
+        raise ConfigurationError("catalog.interval must be greater than 0")
+    return settings
+
+
+def _explain(error: BaseException, _: type | None) -> str:
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        return f"unknown keys {', '.join(sorted(error.extra_fields))}"
+    if isinstance(error, KeyError):
+        return f"missing key {error}"
+    return str(error)
+
+
+def _check_ranges(server: ServerSection) -> None:
+    if not 0 <= server.port <= 65535:
+        raise ConfigurationError("server.port must be 0 to 65535")
+    if not server.path.startswith("/"):
+        raise ConfigurationError("server.path must begin with a slash")
+    for field in attrs.fields(ServerSection):
+        value = getattr(server, field.name)
+        if field.name != "port" and isinstance(value, int | float) and value <= 0:
+            raise ConfigurationError(f"server.{field.name} must be greater than 0")
+
+
+def load_settings(path: Path) -> Settings:
+    """Read a settings file; paths in it become absolute.
+
+    Raises:
+        ConfigurationError: it cannot be read, is no TOML, or does not fit.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not TOML: {error}") from error
+    settings = parse_settings(values)
+    registry = str(path.parent.absolute() / settings.catalog.registry)
+    return attrs.evolve(settings, catalog=attrs.evolve(settings.catalog, registry=registry))
+
+
+def make_connections(
+    sections: Mapping[str, ConnectionSection],
+    folder: Path,
+    environment: Mapping[str, str] = os.environ,
+) -> list[Connection]:
+    """Turn the sections into connections, fetching their secrets.
+
+    Args:
+        sections: by connection name.
+        folder: what relative paths are relative to.
+        environment: where `secret_env` is looked up.
+
+    Raises:
+        ConfigurationError: a secret is missing, or a connection cannot be.
+    """
+    return [_connection(name, section, folder, environment) for name, section in sections.items()]
+
+
+def _connection(
+    name: str, section: ConnectionSection, folder: Path, environment: Mapping[str, str]
+) -> Connection:
+    return Connection(
+        name=name,
+        base_url=section.base_url,
+        auth=_auth(name, section.auth, folder, environment),
+        headers=cast("dict[str, str | Secret]", section.headers),
+        verify_tls=str(folder / section.ca_file) if section.ca_file else section.verify_tls,
+        timeouts=Timeouts(connect=section.connect_timeout, total=section.total_timeout),
+        network=NetworkPolicy(allow_private=section.allow_private),
+        response_bytes=section.response_bytes,
+        vars=section.vars,
+    )
+
+
+def _auth(
+    name: str, section: AuthSection | None, folder: Path, environment: Mapping[str, str]
+) -> Auth:
+    if section is None or section.kind == "none":
+        return Auth()
+    if (section.secret_env is None) == (section.secret_file is None):
+        raise ConfigurationError(f"connection {name}: give either secret_env or secret_file")
+    if section.secret_env is not None:
+        value = environment.get(section.secret_env, "")
+        if not value:
+            raise ConfigurationError(f"connection {name}: {section.secret_env} is not set")
+    else:
+        try:
+            value = (folder / cast("str", section.secret_file)).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"connection {name}: cannot read its secret_file") from error
+    return Auth(
+        kind=section.kind, secret=Secret(value), username=section.username, header=section.header
+    )

@@ -1,0 +1,80 @@
+"""One message per line (D1, D5): cutting is exact, endings are tolerated, memory is bounded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_trio.framing.lines import LineDecoder, Oversized
+
+
+def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | Oversized | None]:
+    decoder = LineDecoder(limit)
+    found: list[bytes | Oversized | None] = []
+    for chunk in chunks:
+        found += decoder.receive(chunk)
+    return [*found, decoder.end()]
+
+
+def test_lines_are_cut_at_the_line_feed_alone() -> None:
+    text = "a\u2028\u2029\x85\x0b\x0c\rb"
+    assert lines_of([text.encode() + b"\nc\n"]) == [text.encode(), b"c", None]
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_a_line_may_be_cut_anywhere(cut: int) -> None:
+    data = b'{"a":1}\r\n{}\n'
+    assert lines_of([data[:cut], data[cut:]]) == [b'{"a":1}', b"{}", None]
+
+
+def test_a_carriage_return_before_the_line_feed_is_no_part_of_the_line() -> None:
+    assert lines_of([b"a\r", b"\n", b"b\r\r\n"]) == [b"a", b"b\r", None]
+
+
+def test_empty_lines_are_dropped() -> None:
+    assert lines_of([b"\n\r\n\na\n\n"]) == [b"a", None]
+
+
+def test_what_stands_after_the_last_line_feed_is_given_at_the_end() -> None:
+    assert lines_of([b"a\nb"]) == [b"a", b"b"]
+    assert lines_of([b"a\n \r\t"]) == [b"a", None]
+
+
+def test_an_oversized_line_is_reported_once_and_the_next_one_is_read() -> None:
+    chunks = [b"x" * 60, b"x" * 60, b"x" * 60, b"xx\ngood\n"]
+    assert lines_of(chunks) == [Oversized(100), b"good", None]
+
+
+def test_an_oversized_line_in_one_chunk_is_reported_too() -> None:
+    assert lines_of([b"x" * 101 + b"\ngood\n"]) == [Oversized(100), b"good", None]
+
+
+def test_a_line_of_exactly_the_limit_passes() -> None:
+    assert lines_of([b"x" * 100 + b"\n"]) == [b"x" * 100, None]
+    assert lines_of([b"x" * 100, b"\n"]) == [b"x" * 100, None]
+
+
+def test_an_oversized_line_that_never_ends_gives_nothing_at_the_end() -> None:
+    assert lines_of([b"x" * 150, b"y" * 150]) == [Oversized(100), None]
+
+
+def test_memory_is_bounded_while_a_line_grows_for_ever() -> None:
+    decoder = LineDecoder(100)
+    for _ in range(1000):
+        list(decoder.receive(b"x" * 50))
+        assert len(decoder._buffer) <= 150
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=30).filter(lambda b: b"\n" not in b and b[-1:] != b"\r")),
+    st.lists(st.integers(0, 400)),
+    st.sampled_from([b"\n", b"\r\n"]),
+)
+def test_any_cutting_gives_the_same_lines(
+    lines: list[bytes], cuts: list[int], ending: bytes
+) -> None:
+    data = b"".join(line + ending for line in lines)
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    chunks = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    assert lines_of(chunks) == [*lines, None]
