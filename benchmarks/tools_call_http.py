@@ -3,14 +3,17 @@
 Servers run on the first core, wrk on the second, 16 connections. Rounds of all contenders are
 interleaved, so a slow minute of the machine hits all of them. Every contender has to give the
 right answer before it is measured and in every single response while it is; one that does not is
-shown as failed. Needs `wrk` and `taskset`.
+shown as failed. The processor time a call costs is shown too: on a machine that others use as well
+it is the steadier figure. Needs `wrk` and `taskset`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import statistics
 import sys
 from pathlib import Path
 
@@ -38,8 +41,12 @@ class Contender:
     url: str
     revision: str
     tool: str
+    process: trio.Process
     dialect: Dialect | None = None
     rounds: list[float] = attrs.field(factory=list)
+    """Calls in a second."""
+    costs: list[float] = attrs.field(factory=list)
+    """Microseconds of the processor for one call."""
     failure: str | None = None
 
 
@@ -66,6 +73,7 @@ async def measure(contender: Contender, seconds: int) -> None:
     headers = [f"{name}: {value}" for name, value in dialect.headers(contender.tool).items()]
     wrk = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency"]
     command = [*wrk, "-s", HERE / "load.lua", contender.url, "--", *headers, body, RIGHT]
+    begun = processor_seconds(contender.process)
     try:
         said = await output_of(command, within=seconds + 30, what="wrk")
     except ProgramError as error:
@@ -78,6 +86,16 @@ async def measure(contender: Contender, seconds: int) -> None:
         contender.rounds.clear()
     else:
         contender.rounds.append(result["requests"] / result["seconds"])
+        spent = processor_seconds(contender.process) - begun
+        contender.costs.append(1e6 * spent / result["requests"])
+
+
+def processor_seconds(process: trio.Process) -> float:
+    """Processor time that a process has used so far."""
+    fields = (
+        Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    )
+    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 async def compare(contenders: list[Contender], rounds: int, seconds: int) -> None:
@@ -86,6 +104,7 @@ async def compare(contenders: list[Contender], rounds: int, seconds: int) -> Non
         await trio.to_thread.run_sync(prepare, contender)
         await measure(contender, 1)
         contender.rounds.clear()
+        contender.costs.clear()
     for _ in range(rounds):
         for contender in contenders:
             await measure(contender, seconds)
@@ -94,6 +113,10 @@ async def compare(contenders: list[Contender], rounds: int, seconds: int) -> Non
 def tell(title: str, contenders: list[Contender]) -> int:
     """Print a comparison; how many failed."""
     click.echo(report.rates(title, {item.name: item.rounds for item in contenders}, "calls/s"))
+    for item in contenders:
+        if item.costs:
+            click.echo(f"- {item.name}: {statistics.median(item.costs):.0f} µs of processor a call")
+    click.echo()
     failed = [item for item in contenders if item.failure is not None]
     for item in failed:
         click.echo(f"FAILED {item.name}: {item.failure}")
@@ -117,16 +140,17 @@ async def main(rounds: int, seconds: int) -> int:
     click.echo(report.machine())
     failed = 0
     async with contextlib.AsyncExitStack() as stack:
-        urls = {}
+        programs = {}
         for name, command in commands.items():
-            program = await stack.enter_async_context(serving([*pinned, *command]))
-            urls[name] = program.url
+            programs[name] = await stack.enter_async_context(serving([*pinned, *command]))
         for revision, title in ((STATELESS, "stateless"), (HANDSHAKE, "handshake")):
-            contenders = [Contender(name, url, revision, "add") for name, url in urls.items()]
-            static = Contender(
-                "mcp_trio, static operation", urls["mcp_trio"], revision, "add_static"
-            )
-            contenders.insert(1, static)
+            contenders = [
+                Contender(name, program.url, revision, "add", program.process)
+                for name, program in programs.items()
+            ]
+            ours = programs["mcp_trio"]
+            static = "mcp_trio, static operation"
+            contenders.insert(1, Contender(static, ours.url, revision, "add_static", ours.process))
             await compare(contenders, rounds, seconds)
             failed += tell(f"tools/call over HTTP, {title} {revision}", contenders)
     return failed

@@ -71,7 +71,8 @@ def files() -> list[Path]:
 
 def layer_of(path: Path) -> str:
     """The layer a file belongs to."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "cli" if name == "__main__" else name
 
 
 def arrows() -> dict[str, set[str]]:

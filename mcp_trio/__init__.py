@@ -6,7 +6,6 @@ below are the whole front door; more special things live in `mcp_trio.wire`,
 """
 
 import importlib
-from types import ModuleType
 
 from mcp_trio import abc as abc
 from mcp_trio import wire as wire
@@ -38,7 +37,7 @@ for _name, _thing in tuple(globals().items()):
 _ON_DEMAND = frozenset({"catalog", "runtime", "testing"})
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> object:
     """Import the special parts when they are first asked for."""
     if name in _ON_DEMAND:
         return importlib.import_module(f"{__name__}.{name}")

@@ -43,7 +43,9 @@ def test_every_supported_dialect_is_honoured(dialect: str, fragment: str) -> Non
     ]
 
 
-@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-03/schema", "x", "", 5, None, {}])
+@pytest.mark.parametrize(
+    "dialect", ["http://json-schema.org/draft-03/schema", "x", "", 5, None, {}]
+)
 def test_an_unsupported_dialect_is_a_clear_error(dialect: object) -> None:
     with pytest.raises(SchemaError, match="unsupported"):
         Validator({"$schema": dialect})
@@ -71,7 +73,9 @@ def test_an_old_dialect_keeps_its_own_meaning() -> None:
     ],
     ids=repr,
 )
-def test_a_schema_that_cannot_be_used_is_refused_when_it_is_compiled(schema: dict[str, Any]) -> None:
+def test_a_schema_that_cannot_be_used_is_refused_when_it_is_compiled(
+    schema: dict[str, Any],
+) -> None:
     with pytest.raises(SchemaError):
         Validator(schema)
 
@@ -95,7 +99,9 @@ def test_nothing_outside_the_schema_is_fetched(schema: dict[str, Any]) -> None:
 
 def test_a_reference_inside_the_schema_may_go_round_in_circles() -> None:
     schema = {
-        "$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}, "v": {"type": "integer"}}}},
+        "$defs": {
+            "node": {"properties": {"next": {"$ref": "#/$defs/node"}, "v": {"type": "integer"}}}
+        },
         "$ref": "#/$defs/node",
     }
     assert broken(schema, {"next": {"next": {"v": "x"}}}) == [

@@ -15,6 +15,7 @@ from collections import defaultdict
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
+from starlette.applications import Starlette
 
 PATIENCE = 2.0
 """Seconds to wait for the end of a call; then it counts as never ended."""
@@ -75,36 +76,62 @@ async def wait_ended(name: str) -> float:
     return times.pop(name, 0.0)
 
 
+def on_hypercorn(app: Starlette) -> None:
+    """Serve on Hypercorn under Trio."""
+    from hypercorn.config import Config
+    from hypercorn.trio import serve
+
+    # Opened here, so that the URL can be told and connections wait from the first moment.
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    config = Config()
+    config.bind = [f"fd://{listener.fileno()}"]
+    config.accesslog = None
+    config.errorlog = None
+    config.keep_alive_max_requests = 10**9
+    tell(listener.getsockname()[1])
+    anyio.run(serve, app, config, backend="trio")
+
+
+def on_uvicorn(app: Starlette, *, fast: bool) -> None:
+    """Serve on uvicorn, as its plain dependencies make it or with its fast parts."""
+    import uvicorn
+
+    class Telling(uvicorn.Server):
+        """Tells where it listens once it does.
+
+        It has to bind by itself: asyncio leaves Nagle's delay on for sockets that others made,
+        which costs 40 ms a request.
+        """
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            """Listen, then tell."""
+            await super().startup(sockets)
+            tell(self.servers[0].sockets[0].getsockname()[1])
+
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        access_log=False,
+        loop="uvloop" if fast else "asyncio",
+        http="httptools" if fast else "h11",
+    )
+    Telling(config).run()
+
+
+def tell(port: int) -> None:
+    """Say where the server listens."""
+    print(f"http://127.0.0.1:{port}/mcp", file=sys.stderr, flush=True)
+
+
 def main(host: str, form: str) -> None:
     """Serve until terminated."""
     app = server.streamable_http_app(json_response=form == "json")
-    # Opened here, so that the URL can be told and connections wait from the first moment.
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
     if host == "hypercorn":
-        from hypercorn.config import Config
-        from hypercorn.trio import serve
-
-        config = Config()
-        config.bind = [f"fd://{listener.fileno()}"]
-        config.accesslog = None
-        config.errorlog = None
-        config.keep_alive_max_requests = 10**9
-        print(url, file=sys.stderr, flush=True)
-        anyio.run(serve, app, config, backend="trio")
+        on_hypercorn(app)
     else:
-        import uvicorn
-
-        fast = host == "uvicorn-fast"
-        config = uvicorn.Config(
-            app,
-            log_level="error",
-            access_log=False,
-            loop="uvloop" if fast else "asyncio",
-            http="httptools" if fast else "h11",
-        )
-        print(url, file=sys.stderr, flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
+        on_uvicorn(app, fast=host == "uvicorn-fast")
 
 
 if __name__ == "__main__":

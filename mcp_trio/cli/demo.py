@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import cast
 from urllib.parse import parse_qs, unquote
 
 import trio
@@ -48,14 +49,15 @@ class DemoUpstream:
         if scope["type"] != "http":
             return
         body = await _read(receive)
-        path = unquote(str(scope["path"])).strip("/").split("/")
-        query = parse_qs(bytes(scope["query_string"]).decode("latin-1"))  # type: ignore[arg-type]  # ASGI says bytes
-        match (scope["method"], *path):
-            case ("POST", "tenants", tenant, "leads"):
+        path = unquote(cast("str", scope["path"])).strip("/").split("/")
+        query = parse_qs(cast("bytes", scope["query_string"]).decode("latin-1"))
+        answer: tuple[int, JSONObject] | None
+        match [cast("str", scope["method"]), *path]:
+            case ["POST", "tenants", tenant, "leads"]:
                 answer = self._create_lead(tenant, body)
-            case ("GET", "users", user):
+            case ["GET", "users", user]:
                 answer = self._user(user)
-            case ("GET", "inventory"):
+            case ["GET", "inventory"]:
                 answer = await self._inventory(query, receive)
             case _:
                 answer = 404, {"error": {"message": "no such resource"}}
@@ -97,7 +99,7 @@ async def _read(receive: Receive) -> bytes:
     body = b""
     while len(body) < MAX_BODY:
         message = await receive()
-        body += bytes(message.get("body", b""))  # type: ignore[call-overload]  # ASGI says bytes
+        body += cast("bytes", message.get("body", b""))
         if message["type"] != "http.request" or not message.get("more_body"):
             break
     return body
@@ -178,9 +180,7 @@ GET_PROFILE: JSONObject = {
     },
     "input_schema": {
         "type": "object",
-        "properties": {
-            "user_id": {"type": "string", "minLength": 1, "description": "Such as u-1"}
-        },
+        "properties": {"user_id": {"type": "string", "minLength": 1, "description": "Such as u-1"}},
         "required": ["user_id"],
         "additionalProperties": False,
     },

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
@@ -25,7 +26,7 @@ from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.server.server import MCPServer, until_signalled
 from mcp_trio.telemetry.logging import configure_logging
-from mcp_trio.wire import REVISIONS
+from mcp_trio.wire import REVISIONS, JSONObject
 from mcp_trio.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 logger = logging.getLogger("mcp_trio.cli")
@@ -58,20 +59,22 @@ def serve(
             trio.run(_serve_demo, host or "127.0.0.1", 8000 if port is None else port)
         else:
             trio.run(_serve_config, _overridden(load_settings(config), host, port), config.parent)
-    except* ConfigurationError as group:
-        raise click.ClickException("; ".join(_messages(group))) from None
-    except* OSError as group:
-        raise click.ClickException("; ".join(_messages(group))) from None
+    except EXPLAINED as error:
+        raise click.ClickException(str(error)) from None
+    except BaseExceptionGroup as group:
+        known, rest = group.split(EXPLAINED)
+        if known is None or rest is not None:
+            raise
+        raise click.ClickException("; ".join(_messages(known))) from None
 
 
-def _messages(group: BaseExceptionGroup[BaseException]) -> list[str]:
-    found: list[str] = []
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            found += _messages(error)
-        else:
-            found.append(str(error))
-    return found
+EXPLAINED = (ConfigurationError, OSError)
+"""What a user can mend, so it is told without a traceback."""
+
+
+def _messages(error: BaseException) -> list[str]:
+    inner: Any = getattr(error, "exceptions", ())
+    return [text for each in inner for text in _messages(each)] or [str(error)]
 
 
 def _overridden(settings: Settings, host: str | None, port: int | None) -> Settings:
@@ -92,9 +95,7 @@ async def _serve_config(settings: Settings, folder: Path) -> None:
 async def _serve_demo(host: str, port: int) -> None:
     async with _demo(host, port) as (settings, upstream):
         server = _make_server(settings)
-        run = functools.partial(
-            run_service, server, settings, Path(), f"demo upstream {upstream}"
-        )
+        run = functools.partial(run_service, server, settings, Path(), f"demo upstream {upstream}")
         await until_signalled(run, server.drain)
 
 
@@ -162,7 +163,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
 def curl_line(url: str) -> str:
     """A command that lists the tools of an endpoint."""
     revision = REVISIONS[0].date
-    body = {
+    body: JSONObject = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/list",

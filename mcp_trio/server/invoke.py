@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import re
@@ -15,7 +14,8 @@ import msgspec
 import trio
 
 from mcp_trio.errors import MCPError, ToolError
-from mcp_trio.json_schema import Validator, Violation
+from mcp_trio.framing.param_headers import ParamHeaderError, param_headers
+from mcp_trio.json_schema import SchemaError, Validator, Violation
 from mcp_trio.jsonrpc import codec
 from mcp_trio.server.signature import (
     CONTENT,
@@ -23,6 +23,7 @@ from mcp_trio.server.signature import (
     SignatureError,
     description_of,
     read_signature,
+    underlying,
 )
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import handler_failed, sole_cause
@@ -131,9 +132,11 @@ class FunctionTool:
     async def _run(self, keywords: dict[str, object]) -> object:
         if self.signature.is_async:
             return await cast("Callable[..., Awaitable[object]]", self.function)(**keywords)
-        bound = functools.partial(self.function, **keywords)
-        result = await self.threads.run(bound, self.definition.name)
-        # A plain function that made a coroutine: a decorator or a lambda around an async one.
+        made: list[object] = []
+        await self.threads.run(lambda: made.append(self.function(**keywords)), self.definition.name)
+        # It is a coroutine if a decorator or a lambda stands around an async function. Trio
+        # takes none as the result of a thread, hence the list.
+        result = made[0]
         return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
 
     def _failure(self, error: BaseException) -> CallToolResult:
@@ -209,7 +212,8 @@ def function_tool(
         SchemaError: a schema given by hand cannot be used.
     """
     signature = read_signature(function)
-    default: str = getattr(function, "__name__", type(function).__name__)
+    inner, _ = underlying(function)
+    default: str = getattr(inner, "__name__", type(inner).__name__)
     name = options.get("name", default)
     if not _NAME.fullmatch(name):
         raise SignatureError(f"{name!r} cannot be the name of a tool; give one with name=")
@@ -223,6 +227,12 @@ def function_tool(
         icons=options.get("icons"),
         meta=options.get("meta"),
     )
+    if tool.input_schema.get("type") != "object":
+        raise SchemaError(f"the input schema of {name} needs type object at its root")
+    try:
+        param_headers(tool.input_schema)
+    except ParamHeaderError as error:
+        raise SchemaError(f"the input schema of {name} cannot be used: {error}") from error
     return FunctionTool(
         definition=tool,
         function=function,

@@ -112,7 +112,7 @@ class MCPServer:
         self.threads = Threads(trio.CapacityLimiter(self.options.max_threads))
         self._tools: dict[str, ToolEntry] = {}
         self._providers: list[ToolProvider] = []
-        self._stamp = itertools.count()
+        self._stamp = itertools.count(1)
         self._code_revision = "0"
         self._cursors = CursorKey(self.options.cursor_secret or secrets.token_bytes(32))
         self._listings: list[Listing] = [Listing(())]
@@ -257,10 +257,23 @@ class MCPServer:
 
     async def _call_tool(self, context: Context, params: object) -> CallToolResult:
         params = cast("CallToolParams", params)
-        entry = self.listing.entries.get(params.name)
+        entry = self._find(params.name)
         if entry is None:
             raise NotFoundError(f"Unknown tool: {params.name[:128]}")
         return await entry.call(context, params.arguments or {})
+
+    def _find(self, name: str) -> ToolEntry | None:
+        """The entry that runs a call now; the call keeps it.
+
+        Asks the providers and not the listing, because a provider may change how a tool
+        runs without changing how it is listed.
+        """
+        entry = self._tools.get(name)
+        for provider in self._providers:
+            if entry is not None:
+                break
+            entry = provider.tools.entries.get(name)
+        return entry
 
     # -- serving -----------------------------------------------------------------
 
@@ -406,8 +419,8 @@ async def until_signalled(
         drain: what the first signal does; None cancels at once. A second signal always
             cancels.
     """
-    async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
 
             async def obey() -> None:
                 first = True

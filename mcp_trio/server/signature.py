@@ -67,10 +67,10 @@ class Signature:
             msgspec.ValidationError: they do not fit after all.
         """
         try:
-            made = msgspec.convert(arguments, self.arguments)
+            made = msgspec.convert(arguments, self.arguments, str_keys=True)
         except msgspec.ValidationError:
             # JSON Schema takes 3.0 for an integer, Python types do not.
-            made = msgspec.convert(_integral(arguments), self.arguments)
+            made = msgspec.convert(_integral(arguments), self.arguments, str_keys=True)
         return {name: getattr(made, name) for name in arguments}
 
 

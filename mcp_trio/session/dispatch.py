@@ -112,10 +112,8 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
 
 def sole_cause(error: BaseException) -> BaseException:
     """Unwrap groups of one: a single failure is itself."""
-    group: Any = error if isinstance(error, BaseExceptionGroup) else None
-    if group is not None and len(group.exceptions) == 1:
-        return sole_cause(group.exceptions[0])
-    return error
+    inner: Any = getattr(error, "exceptions", ())
+    return sole_cause(inner[0]) if len(inner) == 1 else error
 
 
 def handler_failed(what: str, error: BaseException) -> HandlerFailedError:

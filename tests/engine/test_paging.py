@@ -51,7 +51,8 @@ def test_a_cursor_with_one_letter_changed_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "cursor",
-    ["", "0", "200:abc", "é", "\N{GRINNING FACE}", "\ud800", "\x00", "A" * 100_000, "=", "====", "..", "-", "_",
+    ["", "0", "200:abc", "é", "\N{GRINNING FACE}", "\ud800", "\x00", "A" * 100_000, "=", "====",
+     "..", "-", "_",
      base64.urlsafe_b64encode(bytes(12) + b"200:abc").decode(),
      base64.urlsafe_b64encode(bytes(12) + b"\xff").decode(),
      base64.urlsafe_b64encode(bytes(12)).decode()],

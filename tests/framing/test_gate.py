@@ -105,7 +105,11 @@ def test_a_page_of_the_server_itself_may_use_it() -> None:
 def test_listed_origins_are_taken_whole_and_whatever_their_case() -> None:
     assert admitted(NAMED, "mcp.example", "https://APP.example")
     assert admitted(NAMED, "mcp.example", "null")
-    for other in ("http://app.example", "https://app.example:8443", "https://app.example.evil.test"):
+    for other in (
+        "http://app.example",
+        "https://app.example:8443",
+        "https://app.example.evil.test",
+    ):
         assert not admitted(NAMED, "mcp.example", other)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +69,9 @@ def test_memory_is_bounded_while_a_line_grows_for_ever() -> None:
 
 
 @given(
-    st.lists(st.binary(min_size=1, max_size=30).filter(lambda b: b"\n" not in b and b[-1:] != b"\r")),
+    st.lists(
+        st.binary(min_size=1, max_size=30).filter(lambda b: b"\n" not in b and b[-1:] != b"\r")
+    ),
     st.lists(st.integers(0, 400)),
     st.sampled_from([b"\n", b"\r\n"]),
 )
@@ -76,5 +80,5 @@ def test_any_cutting_gives_the_same_lines(
 ) -> None:
     data = b"".join(line + ending for line in lines)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    chunks = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    chunks = [data[a:b] for a, b in itertools.pairwise(edges)]
     assert lines_of(chunks) == [*lines, None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,9 @@ def test_the_first_example_of_the_specification() -> None:
 
 
 def test_the_second_example_of_the_specification() -> None:
-    text = b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event"
+    text = (
+        b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event"
+    )
     assert events_of(text, b"\n\n") == [
         ServerEvent(data="first event", id="1"),
         ServerEvent(data="second event", id=""),
@@ -205,11 +209,10 @@ def data_of_long_quiet_stream() -> list[str]:
 
 
 def test_events_before_the_one_too_large_are_given() -> None:
-    found = []
+    reading = SSEDecoder(20).receive(b"data: a\n\ndata: " + b"x" * 50)
+    assert next(reading).data == "a"
     with pytest.raises(EventTooLargeError):
-        for event in SSEDecoder(20).receive(b"data: a\n\ndata: " + b"x" * 50):
-            found.append(event.data)  # noqa: PERF402 - the loop raises on the way
-    assert found == ["a"]
+        next(reading)
 
 
 # -- writing ------------------------------------------------------------------------------
@@ -231,7 +234,21 @@ def test_an_event_without_data_can_be_written() -> None:
 
 pieces = st.lists(
     st.sampled_from(
-        ["data", "event", "id", "retry", ":", " ", "\r", "\n", "\r\n", "\n\n", "1", "é", "\N{PILE OF POO}"]
+        [
+            "data",
+            "event",
+            "id",
+            "retry",
+            ":",
+            " ",
+            "\r",
+            "\n",
+            "\r\n",
+            "\n\n",
+            "1",
+            "é",
+            "\N{PILE OF POO}",
+        ]
     )
 ).map(lambda parts: "".join(parts).encode())
 
@@ -242,10 +259,6 @@ def test_any_cutting_gives_the_same_events(text: bytes, cuts: list[int]) -> None
     expected = list(whole.receive(text))
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     cut = SSEDecoder(10_000)
-    found = [
-        event
-        for a, b in zip(edges, edges[1:], strict=False)
-        for event in cut.receive(text[a:b])
-    ]
+    found = [event for a, b in itertools.pairwise(edges) for event in cut.receive(text[a:b])]
     assert found == expected
     assert (cut.last_id, cut.retry) == (whole.last_id, whole.retry)

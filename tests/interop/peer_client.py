@@ -1,8 +1,8 @@
 """The official Python client, driven through one session; what it saw is printed as JSON.
 
 Runs with the interpreter of the peers' environment, where mcp_trio does not exist. Takes one
-JSON argument: `{"mode", "url" or "command", "plan", ...}`; the plans stand at the end. Nothing is
-judged here; the tests do that.
+JSON argument: `{"mode", "url" or "command", "plan", ...}`; the plans stand at the end. The
+session stays open until standard input ends. Nothing is judged here; the tests do that.
 """
 
 from __future__ import annotations
@@ -87,15 +87,11 @@ async def changes(client: Client, _task: dict[str, Any]) -> dict[str, Any]:
 
 
 async def demo(client: Client, task: dict[str, Any]) -> dict[str, Any]:
-    """Make the given calls in turn, then one that has to be given up after a second."""
+    """Make the given calls in turn, then one that is given up after a second."""
     seen = {name: plain(await client.call_tool(name, args)) for name, args in task["calls"]}
     with anyio.move_on_after(1) as deadline:
         await client.call_tool(*task["slow"])
-    # Closing the session would end the call too, so it has to stay until the test has looked.
-    sys.stdout.write(json.dumps({"given_up": deadline.cancelled_caught}) + "\n")
-    sys.stdout.flush()
-    await anyio.to_thread.run_sync(sys.stdin.read)
-    return {"calls": seen}
+    return {"calls": seen, "given_up": deadline.cancelled_caught}
 
 
 PLANS = {"interop": interop, "changes": changes, "demo": demo}
@@ -112,7 +108,9 @@ async def main(task: dict[str, Any]) -> None:
                 "tools": [tool.name for tool in listing.tools],
                 **await PLANS[task["plan"]](client, task),
             }
-    sys.stdout.write(json.dumps(report))
+            sys.stdout.write(json.dumps(report) + "\n")
+            sys.stdout.flush()
+            await anyio.to_thread.run_sync(sys.stdin.read)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,11 @@ async def reachable(transport):
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 @pytest.mark.parametrize(("mode", "revision"), MODES)
 async def test_a_whole_session(session, transport, mode, revision):
-    async with reachable(transport) as where:
-        seen = await session(plan="interop", mode=mode, **where)
+    async with (
+        reachable(transport) as where,
+        session(plan="interop", mode=mode, **where) as seen,
+    ):
+        pass
 
     assert seen["protocol"] == revision
     assert seen["server"] in {"interop", None if mode == STATELESS else "interop"}
@@ -58,8 +61,11 @@ async def test_a_whole_session(session, transport, mode, revision):
     ("mode", "heard"), [("legacy", "notification"), (STATELESS, "ToolsListChanged")]
 )
 async def test_a_new_tool_is_heard_of(session, transport, mode, heard):
-    async with reachable(transport) as where:
-        seen = await session(plan="changes", mode=mode, **where)
+    async with (
+        reachable(transport) as where,
+        session(plan="changes", mode=mode, **where) as seen,
+    ):
+        pass
 
     assert seen["heard"] == heard
     assert seen["tools_after"] == [*seen["tools"], "grown"]

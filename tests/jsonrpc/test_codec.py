@@ -132,7 +132,11 @@ def test_brackets_after_an_escaped_backslash_at_the_end_of_a_string_do_count() -
     assert isinstance(decode(data, CodecLimits(max_depth=6)), Notification)
 
 
-@given(st.recursive(st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
 def test_the_depth_that_is_counted_is_the_real_one(value: object) -> None:
     def depth(item: object) -> int:
         if isinstance(item, dict):
@@ -296,7 +300,11 @@ def test_every_message_is_one_line_whatever_its_text() -> None:
     ],
 )
 def test_what_json_cannot_carry_is_refused_and_never_becomes_something_else(value: object) -> None:
-    for message in (Result(1, {"v": value}), Error(1, 1, "m", value), Notification("m", {"v": value})):
+    for message in (
+        Result(1, {"v": value}),
+        Error(1, 1, "m", value),
+        Notification("m", {"v": value}),
+    ):
         with pytest.raises(EncodeError):
             encode(message)
     with pytest.raises(EncodeError):

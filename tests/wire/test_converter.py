@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import msgspec
 import pytest
 from hypothesis import given
@@ -30,14 +29,13 @@ from mcp_trio.wire import (
     TextContent,
     Tool,
 )
-from mcp_trio.wire.converter import MAX_FAULTS, camel, from_wire, to_wire
+from mcp_trio.wire.converter import MAX_FAULTS, camel, converter_for, from_wire, to_wire
 from mcp_trio.wire.notices import (
     CancelledParams,
     ListenParams,
     LogParams,
     ProgressParams,
 )
-from mcp_trio.wire.revisions import BY_DATE
 from tests.wire.samples import AUDIO, EMBEDDED, IMAGE, LINK, SAMPLES, TEXT
 
 R26, R25C, R25B, R25A, R24 = REVISIONS
@@ -141,13 +139,15 @@ def test_what_a_revision_has_comes_back(name: str, revision: Revision) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_newest_revision_loses_nothing_that_is_still_part_of_the_protocol(name: str) -> None:
-    gone = {"tasks", "execution"}
+    def kept(value: object) -> object:
+        text = str(value)
+        for gone in ("tasks={}", "execution=ToolExecution(task_support='optional')"):
+            text = text.replace(gone, gone.partition("=")[0] + "=None")
+        return text
+
     sample = SAMPLES[name]
     back = from_wire(to_wire(sample, R26), type(sample), R26)
-    for field in attrs.fields(type(sample)):
-        if field.name not in gone and name not in {"list result", "initialize params",
-                                                   "initialize result", "discover result"}:  # fmt: skip
-            assert getattr(back, field.name) == getattr(sample, field.name)
+    assert str(back) == kept(sample)
 
 
 @revisions
@@ -369,10 +369,12 @@ def test_a_wrong_value_anywhere_is_refused_or_read_but_never_repeated(
     sample = SAMPLES[name]
     value = to_wire(sample, revision)
     spoilt = {**value, data.draw(st.sampled_from(sorted(value))): wrong}
+    said = ""
     try:
         from_wire(spoilt, type(sample), revision)
     except InvalidParamsError as error:
-        assert "secret" not in error.message
+        said = error.message
+    assert "secret" not in said
 
 
 def test_ids_and_tokens_keep_their_kind() -> None:
@@ -410,7 +412,7 @@ def test_attribute_names_become_wire_names(name: str, wire: str) -> None:
     assert camel(name) == wire
 
 
-def test_every_revision_has_one_converter() -> None:
-    assert set(BY_DATE.values()) == set(REVISIONS)
-    for revision in REVISIONS:
-        assert to_wire(TEXT, revision) == to_wire(TEXT, revision)
+def test_every_revision_has_one_converter_of_its_own() -> None:
+    made = [converter_for(revision) for revision in REVISIONS]
+    assert len({id(converter) for converter in made}) == len(REVISIONS)
+    assert all(converter_for(r) is m for r, m in zip(REVISIONS, made, strict=True))

@@ -1,0 +1,384 @@
+"""The command as its user runs it: a process, its ports, its registry, its signals."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+import trio
+
+from mcp_trio import ClientOptions, MCPClient
+from mcp_trio.catalog.registries.schema import create_registry, publish
+from mcp_trio.cli.demo import GET_PROFILE
+from mcp_trio.wire import REVISIONS
+
+PATIENCE = 20
+"""Seconds until a test gives up. The demo looks at its registry every two."""
+
+
+class Service:
+    """A running `mcp-trio serve`."""
+
+    def __init__(self, *arguments, env=None):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mcp_trio", "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
+        self.lines = []
+        self._more = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+        try:
+            self.opening = self.until_log("MCP on")
+        except BaseException:
+            self.close()
+            raise
+        self.url = re.search(r"MCP on (\S+?),", self.opening)[1]
+        self.registry = re.search(r"registry (\S+?);", self.opening)[1]
+
+    def _read(self):
+        for line in self.process.stderr:
+            with self._more:
+                self.lines.append(line)
+                self._more.notify_all()
+        with self._more:
+            self.lines.append("")
+            self._more.notify_all()
+
+    def until_log(self, text):
+        """Wait until a line with this text has been logged, before or after now."""
+
+        def said():
+            return [line for line in self.lines if text in line] or self.lines[-1:] == [""]
+
+        with self._more:
+            assert self._more.wait_for(said, PATIENCE), f"never said {text!r}: {self.lines}"
+            found = [line for line in self.lines if text in line]
+            assert found, f"ended without saying {text!r}: {self.lines}"
+            return found[0]
+
+    def get(self, path):
+        base = self.url.removesuffix("/mcp")
+        try:
+            with urllib.request.urlopen(base + path, timeout=PATIENCE) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def sql(self, statement, *values):
+        with contextlib.closing(sqlite3.connect(self.registry)) as database, database:
+            database.execute(statement, values)
+
+    def stop(self, sign=signal.SIGTERM):
+        self.process.send_signal(sign)
+        code = self.process.wait(timeout=PATIENCE)
+        with self._more:
+            assert self._more.wait_for(lambda: self.lines[-1:] == [""], PATIENCE)
+        self.close()
+        return code
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def demo():
+    service = Service("--demo", "--port", "0")
+    service.until_log("3 operations")
+    yield service
+    service.close()
+
+
+async def names(client):
+    return [tool.name async for tool in client.tools()]
+
+
+DEMO_TOOLS = ["crm_create_lead", "inventory_list_items", "user_get_profile"]
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+async def test_the_demo_tools_are_listed_and_called_in_every_revision(demo, revision):
+    async with MCPClient(demo.url, options=ClientOptions(revisions=(revision,))) as client:
+        assert await names(client) == DEMO_TOOLS
+        made = await client.call_tool("crm_create_lead", {"email": "a@example.com"})
+        assert made.content[0].text == "Lead created: lead-1"
+        found = await client.call_tool("user_get_profile", {"user_id": "u-1"})
+        assert json.loads(found.content[0].text)["name"] == "Ada"
+        listed = await client.call_tool("inventory_list_items", {"warehouse": "north", "limit": 1})
+        assert json.loads(listed.content[0].text)["total"] == 4
+        refused = await client.call_tool("crm_create_lead", {"email": "nobody"})
+        assert refused.is_error
+        assert refused.content[0].text.startswith("[external_service]")
+        assert "the email address has no @" in refused.content[0].text
+
+
+def test_the_line_it_prints_can_be_run(demo):
+    command = demo.opening.split("try: ")[1].strip()
+    printed = subprocess.run(
+        command, shell=True, capture_output=True, check=True, timeout=PATIENCE
+    ).stdout
+    assert [tool["name"] for tool in json.loads(printed)["result"]["tools"]] == DEMO_TOOLS
+
+
+def test_the_probes_answer(demo):
+    assert demo.get("/healthz") == 200
+    assert demo.get("/readyz") == 200
+
+
+async def test_plain_sql_changes_the_list_while_it_runs_with_one_notice_each(demo):
+    insert = (
+        "INSERT INTO operations (operation_id, name, protocol, target, status, output_mapping,"
+        " sample_payload, import_metadata, ui) VALUES (?, ?, 'static', '{}', ?, ?, ?, ?, ?)"
+    )
+    mapping = json.dumps({"result": {"said": "hello"}})
+    canary = ("canary-sample", "canary-import", "canary-ui")
+    with trio.fail_after(PATIENCE):
+        async with MCPClient(demo.url) as client, client.listen() as changes:
+            demo.sql(insert, "demo.hello", "hello", "published", mapping, *canary)
+            await anext(changes)
+            assert await names(client) == sorted([*DEMO_TOOLS, "hello"])
+            said = await client.call_tool("hello")
+            assert said.structured_content == {"said": "hello"}
+            listed = json.dumps(await client.call("tools/list"))
+            assert "canary" not in listed
+
+            demo.sql("UPDATE operations SET tool_description = 'new' WHERE name = 'hello'")
+            await anext(changes)
+            tools = {tool.name: tool async for tool in client.tools()}
+            assert tools["hello"].description == "new"
+
+            # A draft, and a change of what is only for editors, are no change.
+            demo.sql(insert, "demo.draft", "draft", "draft", mapping, *canary)
+            demo.sql("UPDATE operations SET ui = 'other', sample_payload = 'other'")
+            demo.sql("UPDATE operations SET status = 'withdrawn' WHERE name = 'hello'")
+            await anext(changes)
+            assert await names(client) == DEMO_TOOLS
+
+            heard = []
+            with trio.move_on_after(2.5):
+                heard.append(await anext(changes))
+            assert heard == []
+
+
+async def test_a_cancelled_call_reaches_the_upstream(demo):
+    async with MCPClient(demo.url) as client:
+        with trio.move_on_after(0.5):
+            await client.call_tool("inventory_list_items", {"wait_seconds": 60})
+    await trio.to_thread.run_sync(demo.until_log, "left before the answer")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_success_and_removes_the_registry_of_the_demo(demo, sign):
+    assert os.path.exists(demo.registry)
+    assert demo.stop(sign) == 0
+    assert not os.path.exists(demo.registry)
+    assert "Traceback" not in "".join(demo.lines)
+
+
+async def test_a_running_call_may_finish_after_the_signal(demo):
+    async with MCPClient(demo.url) as client, trio.open_nursery() as nursery:
+        got = []
+
+        async def call():
+            got.append(await client.call_tool("inventory_list_items", {"wait_seconds": 1.5}))
+
+        nursery.start_soon(call)
+        with trio.move_on_after(0.5):
+            await trio.sleep_forever()
+        demo.process.send_signal(signal.SIGTERM)
+    assert not got[0].is_error
+    assert await trio.to_thread.run_sync(demo.process.wait, PATIENCE) == 0
+
+
+def test_logs_are_one_json_object_a_line_where_there_is_no_terminal(demo):
+    demo.stop()
+    told = [json.loads(line) for line in demo.lines if line and "MCP on" not in line]
+    assert "drained" in [line["event"] for line in told]
+
+
+# -- with a configuration ---------------------------------------------------------
+
+
+def write(folder, text):
+    path = folder / "service.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def registry_with(folder, *views):
+    path = folder / "operations.sqlite"
+    create_registry(path)
+    publish(path, *views)
+    return path
+
+
+HELLO = {
+    **GET_PROFILE,
+    "operation_id": "hello",
+    "name": "hello",
+    "protocol": "static",
+    "target": {},
+    "output_schema": None,
+    "input_mapping": {},
+    "output_mapping": {"result": {"said": "hello"}},
+    "input_schema": {"type": "object", "additionalProperties": False},
+    "execution_config": {},
+}
+
+CONFIG = """
+[server]
+port = 0
+name = "ours"
+[catalog]
+registry = "operations.sqlite"
+interval = 0.2
+"""
+
+
+async def test_a_registry_and_connections_of_ones_own(tmp_path):
+    registry_with(tmp_path, HELLO)
+    service = Service(write(tmp_path, CONFIG))
+    try:
+        service.until_log("1 operations")
+        async with MCPClient(service.url) as client:
+            assert client.server_info.name == "ours"
+            result = await client.call_tool("hello")
+            assert result.structured_content == {"said": "hello"}
+        assert service.stop() == 0
+    finally:
+        service.close()
+
+
+async def test_a_secret_from_the_environment_reaches_the_upstream_and_nothing_else(tmp_path):
+    secret = "s3cr3t-canary"
+    seen = []
+
+    async def answer(stream):
+        async with stream:
+            request = b""
+            while b"\r\n\r\n" not in request:
+                request += await stream.receive_some(4096)
+            seen.append(request)
+            body = b'{"id":"u-1","name":"%s"}' % secret.encode()
+            head = (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            )
+            await stream.send_all(head % len(body) + body)
+
+    registry_with(tmp_path, GET_PROFILE)
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(
+            lambda task_status: trio.serve_tcp(answer, 0, host="127.0.0.1", task_status=task_status)
+        )
+        port = listener.socket.getsockname()[1]
+        config = write(
+            tmp_path,
+            CONFIG
+            + f'[connections.demo]\nbase_url = "http://127.0.0.1:{port}"\n'
+            + '[connections.demo.auth]\nkind = "bearer"\nsecret_env = "DEMO_TOKEN"\n',
+        )
+        service = await trio.to_thread.run_sync(
+            lambda: Service(config, "--log-level", "debug", env={"DEMO_TOKEN": secret})
+        )
+        try:
+            await trio.to_thread.run_sync(service.until_log, "1 operations")
+            async with MCPClient(service.url) as client:
+                await client.call_tool("user_get_profile", {"user_id": "u-1"})
+            assert f"authorization: bearer {secret}".encode() in seen[0].lower()
+            code = await trio.to_thread.run_sync(service.stop)
+            assert code == 0
+            assert secret not in "".join(service.lines)
+        finally:
+            service.close()
+        nursery.cancel_scope.cancel()
+
+
+def test_without_a_registry_it_runs_and_becomes_ready_when_there_is_one(tmp_path):
+    service = Service(write(tmp_path, CONFIG))
+    try:
+        service.until_log("there is no registry at")
+        assert service.get("/healthz") == 200
+        assert service.get("/readyz") == 503
+        registry_with(tmp_path, HELLO)
+        service.until_log("1 operations")
+        assert service.get("/readyz") == 200
+        assert service.stop() == 0
+    finally:
+        service.close()
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "mcp_trio", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[catalog]\n", "missing key 'registry'"),
+        ('[catalog]\nregistry = "r"\nintervall = 3\n', "unknown keys intervall"),
+        ('[catalog]\nregistry = "r"\ninterval = 0\n', "catalog.interval"),
+        ('[catalog]\nregistry = "r"\n[server]\nport = "80"\n', "must be int"),
+        ('[catalog]\nregistry = "r"\n[server]\nport = 70000\n', "server.port"),
+        ('[catalog]\nregistry = "r"\n[server]\nmax_body = 0\n', "server.max_body"),
+        ('[catalog]\nregistry = "r"\n[server]\npath = "mcp"\n', "server.path"),
+        ('[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "ftp://x"\n', "base_url"),
+        (
+            '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\n'
+            '[connections.a.auth]\nkind = "bearer"\nsecret_env = "NO_SUCH_VARIABLE"\n',
+            "NO_SUCH_VARIABLE is not set",
+        ),
+        (
+            '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\n'
+            '[connections.a.auth]\nkind = "bearer"\nsecret = "plain"\n',
+            "unknown keys secret",
+        ),
+        ("not toml", "is not TOML"),
+    ],
+)
+def test_a_wrong_configuration_is_explained(tmp_path, text, said):
+    done = run("serve", write(tmp_path, text))
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_that_is_not_there_and_wrong_usage(tmp_path):
+    assert "cannot read" in run("serve", str(tmp_path / "none.toml")).stderr
+    for arguments in (["serve"], ["serve", "--demo", "x.toml"], ["serve", "--demo", "--port", "x"]):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert "Usage" in done.stderr
+
+
+def test_an_address_that_is_taken_is_explained():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("serve", "--demo", "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    assert "in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_the_commands():
+    assert "serve" in run("--help").stdout
+    assert "--demo" in run("serve", "--help").stdout
