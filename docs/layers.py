@@ -46,7 +46,12 @@ LINE = "abc"
 def package_of(module: str) -> str:
     """`mcp_trio.wire.tools` belongs to `wire`."""
     parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
+    return layer_name(parts[1]) if len(parts) > 1 else ""
+
+
+def layer_name(name: str) -> str:
+    """Two modules belong to a layer of another name."""
+    return {"__main__": "cli", "json_schema_engines": "json_schema"}.get(name, name)
 
 
 def imports(path: Path) -> list[str]:
@@ -72,7 +77,7 @@ def files() -> list[Path]:
 def layer_of(path: Path) -> str:
     """The layer a file belongs to."""
     name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return "cli" if name == "__main__" else name
+    return layer_name(name)
 
 
 def arrows() -> dict[str, set[str]]:

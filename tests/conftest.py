@@ -8,11 +8,16 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 import trio
 
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.session.session import Dispatcher
+
+# A busy machine is no fault of the code.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 
 def _package_tasks() -> list[str]:

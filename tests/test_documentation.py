@@ -89,11 +89,8 @@ async def test_the_example_tools_work():
 
 def test_the_embedded_example_runs():
     printed = run(ROOT / "examples" / "embedded.py").stdout.splitlines()
-    assert printed == ["['slow']", "the tool has ended", "given up: True"] or printed == [
-        "['slow']",
-        "given up: True",
-        "the tool has ended",
-    ]
+    assert printed[0] == "['slow']"
+    assert set(printed[1:]) == {"the tool has ended", "given up: True"}
 
 
 def test_the_examples_of_a_registry_and_its_settings_fit(tmp_path):

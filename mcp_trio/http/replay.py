@@ -6,9 +6,12 @@ message of another stream is ever replayed.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 import attrs
+
+_EVENT_ID = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
 @attrs.frozen
@@ -27,10 +30,8 @@ def event_id(stream: int, number: int) -> str:
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
     """The stream and number of an id; None for anything that is not one of ours."""
-    stream, dash, number = text.strip().partition("-")
-    if dash and stream.isdigit() and number.isdigit() and len(text) <= 40:
-        return int(stream), int(number)
-    return None
+    found = _EVENT_ID.fullmatch(text.strip())
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 class ReplayBuffer:

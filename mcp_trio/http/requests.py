@@ -64,8 +64,11 @@ class HTTPRequest:
         Raises:
             BodyTooLargeError, BodyTimeoutError, PeerGoneError: as named.
         """
-        announced = self.headers.get("content-length", "0")
-        if announced.isdigit() and int(announced) > limit:
+        try:
+            announced = int(self.headers.get("content-length", "0"))
+        except ValueError:
+            announced = 0  # the bytes are counted as they come
+        if announced > limit:
             raise BodyTooLargeError
         chunks: list[bytes] = []
         size = 0

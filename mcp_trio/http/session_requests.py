@@ -92,7 +92,8 @@ async def post(
         return
     requests = requests_of(message)
     ids = tuple(request.id for request in requests)
-    double = next((r for r in requests if session.dispatcher.peer.find(r.id) is not None), None)
+    # Not only what runs: an answer finds its stream by the id, until it has been given.
+    double = next((r for r in requests if session.streams.owes(r.id)), None)
     if double is None and len(set(map(repr, ids))) != len(ids):
         double = requests[0]
     if double is not None:

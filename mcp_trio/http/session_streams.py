@@ -132,9 +132,15 @@ class SessionStreams:
         """The stream of this number, if it is not over."""
         return self.standalone if number == STANDALONE else self._open.get(number)
 
+    def owes(self, id_: RequestId) -> bool:
+        """Tell whether the answer to a request with this id is still to come."""
+        return key(id_) in self._by_id
+
     def _finish(self, stream: Stream, id_: RequestId) -> None:
         stream.waiting.discard(key(id_))
-        self._by_id.pop(key(id_), None)
+        # The answer to something unreadable may bear an id that another stream waits for.
+        if self._by_id.get(key(id_)) is stream:
+            del self._by_id[key(id_)]
         if not stream.waiting:
             stream.end()
             self._open.pop(stream.number, None)

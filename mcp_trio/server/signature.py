@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import keyword
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -158,8 +157,6 @@ def _check_kind(name: str, parameter: inspect.Parameter) -> None:
         raise SignatureError(
             f"parameter {name}: tools are called by keyword, so it must be a named parameter"
         )
-    if keyword.iskeyword(name):
-        raise SignatureError(f"parameter {name}: not usable as a name")
 
 
 def _shown_default(name: str, value: object) -> JSONObject:

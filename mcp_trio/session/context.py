@@ -43,6 +43,14 @@ class Principal:
     claims: Mapping[str, object] = attrs.field(factory=dict[str, object])
 
 
+def _thread_is_cancelled() -> bool:
+    try:
+        trio.from_thread.check_cancelled()
+    except trio.Cancelled:
+        return True
+    return False
+
+
 @attrs.define(kw_only=True, eq=False)
 class Context:
     """The running request, as its handler sees it."""
@@ -90,8 +98,14 @@ class Context:
 
     @property
     def cancel_requested(self) -> bool:
-        """True once the request has been cancelled; for code that cannot be interrupted."""
-        return self.scope.cancel_called
+        """True once the request has been cancelled; for code that cannot be interrupted.
+
+        Works in a task and in the worker thread of a synchronous tool.
+        """
+        try:
+            return self.scope.cancel_called
+        except RuntimeError:  # no Trio in this thread
+            return _thread_is_cancelled()
 
     async def progress(
         self, value: float, total: float | None = None, message: str | None = None
@@ -104,8 +118,9 @@ class Context:
         Raises:
             trio.Cancelled: the request is over.
         """
+        # Always: a handler that does nothing but report can be cancelled, whoever listens.
+        await trio.lowlevel.checkpoint()
         if self.progress_token is None or not self._grows(value):
-            await trio.lowlevel.checkpoint()
             return
         params: JSONObject = {"progressToken": self.progress_token, "progress": value}
         if total is not None:
@@ -133,8 +148,8 @@ class Context:
         """
         severity = LOG_LEVELS.index(level)
         wanted = self.log_level()
+        await trio.lowlevel.checkpoint()
         if wanted is None or severity < LOG_LEVELS.index(wanted):
-            await trio.lowlevel.checkpoint()
             return
         params: JSONObject = {"level": level, "data": data}
         if logger is not None:

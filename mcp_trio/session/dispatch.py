@@ -16,7 +16,7 @@ import trio
 from mcp_trio.eras.admission import Admitted, ServerFacts, error_message
 from mcp_trio.errors import HandlerFailedError, MCPError, RequestTimeoutError
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Error, Result
+from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
 from mcp_trio.session.context import Context, Exchange, Principal
 from mcp_trio.session.notices import NoticeHub
 
@@ -139,5 +139,21 @@ def encode_reply(reply: Result | Error) -> bytes:
     """Encode an answer; one that JSON cannot carry becomes an internal error."""
     try:
         return codec.encode(reply)
+    except codec.EncodeError:
+        return codec.encode(encodable(reply))
+
+
+def encodable(reply: Message) -> Message:
+    """Replace an answer that JSON cannot carry by an internal error; in a batch only that one."""
+    if isinstance(reply, Batch):
+        return Batch(tuple(_encodable(item) for item in reply.items))
+    return _encodable(reply)
+
+
+def _encodable(reply: Single) -> Single:
+    try:
+        codec.encode(reply)
     except codec.EncodeError as error:
-        return codec.encode(error_message(reply.id, handler_failed("encoding the result", error)))
+        id_ = reply.id if isinstance(reply, Result | Error) else None
+        return error_message(id_, handler_failed("encoding the result", error))
+    return reply

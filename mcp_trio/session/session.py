@@ -43,7 +43,7 @@ from mcp_trio.jsonrpc.messages import (
     Result,
 )
 from mcp_trio.session.call import NotificationCallback, PendingCall, Progress, ProgressCallback
-from mcp_trio.session.dispatch import handler_failed
+from mcp_trio.session.dispatch import encodable
 from mcp_trio.session.inbound import Deaf, Inbound, Runner, SessionHandler
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject, RequestId
@@ -223,8 +223,9 @@ class Dispatcher:
                 self._feed_batch(message, envelope.headers)
             case Malformed():
                 self._malformed += 1
-                if envelope.related is not None:
-                    self._lost(envelope.related, message.reason)
+                lost = message.lost if envelope.related is None else envelope.related
+                if lost is not None:
+                    self._lost(lost, message.reason)
                     return
                 logger.warning("unreadable message: %s", message.reason)
                 if message.answer is not None:
@@ -270,9 +271,16 @@ class Dispatcher:
             self.spawn(self._run_and_answer, accepted)
 
     async def _run_and_answer(self, accepted: _Accepted) -> None:
+        id_ = accepted.inbound.request.id
         reply = await self._run(accepted)
-        if reply is not None:
-            await self._answer(reply, accepted.inbound.request.id)
+        if reply is None:
+            self._leave_unanswered(id_)
+        else:
+            await self._answer(reply, id_)
+
+    def _leave_unanswered(self, id_: RequestId) -> None:
+        if self.on_unanswered is not None:
+            self.on_unanswered(id_)
 
     async def _run(self, accepted: _Accepted) -> Result | Error | None:
         """Run one request in its scope. None if the peer does not want the answer any more."""
@@ -290,8 +298,6 @@ class Dispatcher:
             if not self.peer.running and self.on_idle_change is not None:
                 self.on_idle_change()
         if inbound.reason is not None:
-            if self.on_unanswered is not None:
-                self.on_unanswered(request.id)
             return None
         if reply is None:
             reply = error_message(
@@ -304,9 +310,8 @@ class Dispatcher:
         try:
             try:
                 await self.send(reply, related=related)
-            except EncodeError as error:
-                failed = error_message(related, handler_failed("encoding the result", error))
-                await self.send(failed, related=related)
+            except EncodeError:
+                await self.send(encodable(reply), related=related)
         except MCPError as error:
             # The peer is gone; the reader notices the same and ends the session.
             logger.debug("an answer could not be sent: %s", error)
@@ -338,9 +343,13 @@ class Dispatcher:
     async def _run_batch(
         self, accepted: list[_Accepted], replies: list[Result | Error], related: RequestId | None
     ) -> None:
+        unanswered: list[RequestId] = []
+
         async def one(item: _Accepted) -> None:
             reply = await self._run(item)
-            if reply is not None:
+            if reply is None:
+                unanswered.append(item.inbound.request.id)
+            else:
                 replies.append(reply)
 
         async with trio.open_nursery() as nursery:
@@ -348,6 +357,9 @@ class Dispatcher:
                 nursery.start_soon(one, item)
         if replies:
             await self._answer(Batch(tuple(replies)), related)
+        # Only now: until then the batch is found by the ids of all its requests.
+        for id_ in unanswered:
+            self._leave_unanswered(id_)
 
     def _feed_notification(self, notification: Notification) -> None:
         match notification.method:

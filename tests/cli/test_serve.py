@@ -1,6 +1,7 @@
 """The command as its user runs it: a process, its ports, its registry, its signals."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 import trio
@@ -184,9 +186,9 @@ async def test_a_cancelled_call_reaches_the_upstream(demo):
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_success_and_removes_the_registry_of_the_demo(demo, sign):
-    assert os.path.exists(demo.registry)
+    assert Path(demo.registry).exists()
     assert demo.stop(sign) == 0
-    assert not os.path.exists(demo.registry)
+    assert not Path(demo.registry).exists()
     assert "Traceback" not in "".join(demo.lines)
 
 
@@ -282,9 +284,8 @@ async def test_a_secret_from_the_environment_reaches_the_upstream_and_nothing_el
 
     registry_with(tmp_path, GET_PROFILE)
     async with trio.open_nursery() as nursery:
-        (listener,) = await nursery.start(
-            lambda task_status: trio.serve_tcp(answer, 0, host="127.0.0.1", task_status=task_status)
-        )
+        serve = functools.partial(trio.serve_tcp, answer, 0, host="127.0.0.1")
+        (listener,) = await nursery.start(serve)
         port = listener.socket.getsockname()[1]
         config = write(
             tmp_path,
@@ -332,6 +333,9 @@ def run(*arguments):
     )
 
 
+CONNECTION = '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -344,13 +348,11 @@ def run(*arguments):
         ('[catalog]\nregistry = "r"\n[server]\npath = "mcp"\n', "server.path"),
         ('[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "ftp://x"\n', "base_url"),
         (
-            '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\n'
-            '[connections.a.auth]\nkind = "bearer"\nsecret_env = "NO_SUCH_VARIABLE"\n',
+            CONNECTION + '[connections.a.auth]\nkind = "bearer"\nsecret_env = "NO_SUCH_VARIABLE"\n',
             "NO_SUCH_VARIABLE is not set",
         ),
         (
-            '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\n'
-            '[connections.a.auth]\nkind = "bearer"\nsecret = "plain"\n',
+            CONNECTION + '[connections.a.auth]\nkind = "bearer"\nsecret = "plain"\n',
             "unknown keys secret",
         ),
         ("not toml", "is not TOML"),

@@ -178,6 +178,14 @@ def test_other_texts_do_not_match_an_integer(text: str) -> None:
     assert mismatch(found("integer"), {"a": 42}, header) is not None
 
 
+@pytest.mark.parametrize("value", ["abc", True, "42"])
+def test_a_value_that_is_no_integer_is_compared_as_text(value: object) -> None:
+    text = "true" if value is True else str(value)
+    assert mismatch(found("integer"), {"a": value}, {"mcp-param-region": text}) is None
+    for other in ("42.0", "1", "x"):
+        assert mismatch(found("integer"), {"a": value}, {"mcp-param-region": other}) is not None
+
+
 def test_integers_are_compared_exactly_and_only_in_the_safe_range() -> None:
     item = found("integer")
     for value in (SAFE_INTEGER, -SAFE_INTEGER):

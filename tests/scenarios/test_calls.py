@@ -5,7 +5,7 @@ import threading
 import pytest
 import trio
 
-from mcp_trio import RemoteError, RequestTimeoutError, ToolError
+from mcp_trio import Context, RemoteError, RequestTimeoutError, ToolError
 from mcp_trio.wire.revisions import Structured
 from tests.http.tools import make_server
 from tests.scenarios.worlds import IDS, WORLDS, world
@@ -133,3 +133,23 @@ async def test_synchronous_tools_run_in_threads_and_can_see_the_cancellation(tra
         with pytest.raises(RequestTimeoutError):
             await client.call_tool("poll", timeout=0.1)
         assert await trio.to_thread.run_sync(cancelled.wait, 10)
+
+
+async def test_a_synchronous_tool_can_ask_whether_it_was_cancelled(transport, revision):
+    server, _ = make_server()
+    asked, seen = threading.Event(), threading.Event()
+
+    @server.tool
+    def poll(ctx: Context) -> str:
+        asked.set()
+        while not ctx.cancel_requested:
+            pass
+        seen.set()
+        return "late"
+
+    async with world(server, transport, revision) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "poll")
+            assert await trio.to_thread.run_sync(asked.wait, 10)
+            nursery.cancel_scope.cancel()
+        assert await trio.to_thread.run_sync(seen.wait, 10)

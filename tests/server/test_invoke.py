@@ -503,6 +503,38 @@ async def test_a_call_cancelled_before_its_turn_never_runs() -> None:
     assert pool.running == 0
 
 
+class SlowToEnter:
+    """A lock that lets worker threads in only when it is told to."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.open = threading.Event()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            self.arrived.set()
+            assert self.open.wait(30)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+async def test_a_thread_that_comes_after_its_call_was_cancelled_does_nothing() -> None:
+    lock, gate, limiter = SlowToEnter(), Gate(), trio.CapacityLimiter(1)
+    pool = Threads(limiter, lock=lock)  # type: ignore[arg-type]  # all that is asked of a lock
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.run, gate, "gate")
+        await gate.wait(lock.arrived)
+        nursery.cancel_scope.cancel()
+    assert (pool.running, pool.abandoned) == (0, 0)
+    lock.open.set()
+    async with limiter:
+        assert gate.calls == 0
+    assert (pool.running, pool.abandoned) == (0, 0)
+
+
 async def test_a_failure_of_an_abandoned_thread_is_counted_back_too() -> None:
     gate, pool = Gate(), threads()
 

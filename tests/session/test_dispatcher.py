@@ -633,3 +633,23 @@ async def test_infinity_is_the_default_timeout(autojump_clock):
         with trio.move_on_after(1e6) as limit:
             await one.call("wait", timeout=math.inf)
         assert limit.cancelled_caught
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_call():
+    async with scripted() as (dispatcher, peer):
+        async with trio.open_nursery() as nursery:
+            failures = []
+
+            async def call():
+                try:
+                    await dispatcher.call("m")
+                except TransportError as error:
+                    failures.append(error)
+
+            nursery.start_soon(call)
+            request = await peer.hear()
+            await peer.transport._outgoing.send(
+                b'{"jsonrpc":"2.0","id":%d,"result":null}' % request.id
+            )
+        assert len(failures) == 1
+        await peer.hear_nothing()

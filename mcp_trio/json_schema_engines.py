@@ -1,0 +1,244 @@
+"""The two engines behind `json_schema`: the fast one, and the one that runs everywhere.
+
+`jsonschema_rs` is used where it is installed, which is wherever it has a wheel;
+`jsonschema`, in plain Python, where it is not. Both get schemas of the same dialects, fetch
+nothing, and describe a fault by place and rule without its value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, cast
+
+import attrs
+import jsonschema
+import referencing
+import referencing.exceptions
+import referencing.jsonschema
+
+from mcp_trio.wire.basic import JSONObject
+
+try:
+    import jsonschema_rs
+except ImportError:  # pragma: no cover - a platform without its wheel
+    jsonschema_rs = None  # type: ignore[assignment]  # the other engine is used then
+FAST: Any = jsonschema_rs
+PORTABLE: Any = jsonschema
+"""Its types are not complete, so they are taken as they come."""
+
+
+class SchemaError(Exception):
+    """The schema itself cannot be used; the text says why."""
+
+
+@attrs.frozen(kw_only=True)
+class Violation:
+    """One place where an instance breaks its schema."""
+
+    pointer: str
+    """JSON Pointer (RFC 6901) into the instance; empty for the whole."""
+    rule: str
+    """The schema keyword that was broken, such as `required`."""
+    message: str
+    """What is wrong, without the offending value."""
+
+    def as_json(self) -> JSONObject:
+        """The form in which violations travel in `_meta`."""
+        return {"pointer": self.pointer, "rule": self.rule, "message": self.message}
+
+
+EMPTY: Any = cast("Any", referencing.Registry)()
+"""Holds nothing and fetches nothing."""
+
+
+class Engine(Protocol):
+    """A compiled schema."""
+
+    def is_valid(self, instance: object) -> bool:
+        """Tell whether the instance fits."""
+        ...
+
+    def faults(self, instance: object) -> Iterator[Violation]:
+        """Give every place where it does not."""
+        ...
+
+
+def _refusal(uri: str) -> SchemaError:
+    return SchemaError(f"$ref to {uri[:200]} is not followed: schemas must be self-contained")
+
+
+class FastEngine:
+    """`jsonschema_rs`."""
+
+    def __init__(self, schema: JSONObject, dialect: str) -> None:
+        checkers: dict[str, Any] = {
+            "2020-12": FAST.Draft202012Validator,
+            "2019-09": FAST.Draft201909Validator,
+            "draft-07": FAST.Draft7Validator,
+            "draft-06": FAST.Draft6Validator,
+            "draft-04": FAST.Draft4Validator,
+        }
+
+        def refuse(uri: str) -> None:
+            raise _refusal(uri)
+
+        try:
+            self._checker: Any = checkers[dialect](schema, retriever=refuse)
+        except (ValueError, FAST.ValidationError) as error:
+            raise SchemaError(str(error).split("\n", 1)[0][:400]) from error
+
+    def is_valid(self, instance: object) -> bool:
+        """Tell whether the instance fits."""
+        return bool(self._checker.is_valid(instance))
+
+    def faults(self, instance: object) -> Iterator[Violation]:
+        """Give every place where it does not."""
+        for error in self._checker.iter_errors(instance):
+            yield _violation(error, instance)
+
+
+class PortableEngine:
+    """`jsonschema`, over an empty registry.
+
+    Patterns are Python's, so one that only ECMA 262 has is refused when the schema is compiled.
+    """
+
+    def __init__(self, schema: JSONObject, dialect: str) -> None:
+        checkers: dict[str, Any] = {
+            "2020-12": PORTABLE.Draft202012Validator,
+            "2019-09": PORTABLE.Draft201909Validator,
+            "draft-07": PORTABLE.Draft7Validator,
+            "draft-06": PORTABLE.Draft6Validator,
+            "draft-04": PORTABLE.Draft4Validator,
+        }
+        checker = checkers[dialect]
+        try:
+            checker.check_schema(schema)
+        except PORTABLE.SchemaError as error:
+            raise SchemaError(f"{pointer(error.absolute_path)}: {error.message}"[:400]) from error
+        registry = EMPTY
+        specification = referencing.jsonschema.specification_with(checker.META_SCHEMA["$schema"])
+        _check_parts(schema, registry.resolver_with_root(specification.create_resource(schema)))
+        self._checker: Any = checker(schema, registry=registry)
+
+    def is_valid(self, instance: object) -> bool:
+        """Tell whether the instance fits."""
+        return bool(self._checker.is_valid(instance))
+
+    def faults(self, instance: object) -> Iterator[Violation]:
+        """Give every place where it does not."""
+        for error in self._checker.iter_errors(instance):
+            yield _portable_violation(error)
+
+
+def _check_parts(schema: object, resolver: Any) -> None:
+    """Refuse at compile time what would only fail when an instance comes."""
+    queue = [schema]
+    while queue:
+        node = queue.pop()
+        if isinstance(node, list):
+            queue.extend(cast("list[object]", node))
+        if not isinstance(node, dict):
+            continue
+        fields = cast("JSONObject", node)
+        queue.extend(fields.values())
+        reference, patterns = fields.get("$ref"), fields.get("patternProperties")
+        if isinstance(reference, str):
+            try:
+                resolver.lookup(reference)
+            except referencing.exceptions.Unresolvable as error:
+                raise _refusal(reference) from error
+        named = cast("JSONObject", patterns) if isinstance(patterns, dict) else {}
+        found: list[object] = [fields.get("pattern"), *named]
+        for pattern in found:
+            if isinstance(pattern, str):
+                try:
+                    re.compile(pattern)
+                except re.error as error:
+                    raise SchemaError(f"pattern {pattern[:80]!r}: {error}") from error
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """Write a path as a JSON Pointer."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def _unknown(names: Iterable[str]) -> str:
+    return f"has unknown keys: {', '.join(sorted(names)[:5])[:200]}"
+
+
+def _limit(kind: Any) -> str:
+    return f"breaks {kind.name} {kind.value}"
+
+
+# The limits and allowed values stand in the listed schema, so they are no secret.
+_MESSAGES: dict[str, Callable[[Any], str]] = {
+    "required": lambda kind: f"misses {kind.value}",
+    "additionalProperties": lambda kind: _unknown(kind.value),
+    "unevaluatedProperties": lambda kind: _unknown(kind.value),
+    "type": lambda kind: f"is not of type {' or '.join(sorted(kind.value))}",
+    "enum": lambda kind: f"is not one of {str(kind.value)[:200]}",
+    "const": lambda kind: f"is not {str(kind.value)[:200]}",
+    "falseSchema": lambda _: "must not be there",
+    "pattern": lambda _: "does not match the pattern",
+    "format": lambda _: "does not have the required format",
+    "uniqueItems": lambda _: "has items that are not unique",
+    "anyOf": lambda _: "fits none of the alternatives",
+    "oneOf": lambda _: "does not fit exactly one of the alternatives",
+    "not": lambda _: "must not fit the excluded schema",
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _limit),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "multipleOf"), _limit),
+    **dict.fromkeys(("minProperties", "maxProperties"), _limit),
+}
+
+
+def _violation(error: Any, instance: object) -> Violation:
+    kind: Any = error.kind
+    rule = kind.name
+    write = _MESSAGES.get(rule)
+    message = write(kind) if write else f"breaks {rule}"
+    if rule == "falseSchema" and error.schema_path[-1] == "additionalProperties":
+        # An object that allows no property at all; the library does not say which it has.
+        place: Any = instance
+        for part in error.instance_path:
+            place = place[part]
+        if place != error.instance:
+            rule, message = "additionalProperties", _unknown(place)
+    return Violation(pointer=pointer(error.instance_path), rule=rule, message=message)
+
+
+@attrs.frozen
+class _Kind:
+    """The part of a fast engine's error that the messages use."""
+
+    name: str
+    value: Any
+
+
+def _portable_violation(error: Any) -> Violation:
+    rule = str(error.validator)
+    value: Any = error.validator_value
+    instance: Any = error.instance
+    match rule:
+        case "required":
+            value = next((name for name in value if name not in instance), "a property")
+        case "additionalProperties" | "unevaluatedProperties":
+            value = _strangers(error)
+        case "type":
+            value = cast("list[str]", value) if isinstance(value, list) else [value]
+        case _:
+            pass
+    write = _MESSAGES.get(rule)
+    message = write(_Kind(rule, value)) if write else f"breaks {rule}"
+    return Violation(pointer=pointer(error.absolute_path), rule=rule, message=message)
+
+
+def _strangers(error: Any) -> list[str]:
+    schema = cast("Mapping[str, Any]", error.schema)
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    return [
+        name
+        for name in cast("Mapping[str, object]", error.instance)
+        if name not in known and not any(re.search(pattern, name) for pattern in patterns)
+    ]

@@ -1,0 +1,85 @@
+"""The two engines agree, and neither fetches anything."""
+
+import pytest
+
+from mcp_trio.json_schema import DIALECTS
+from mcp_trio.json_schema_engines import FastEngine, PortableEngine, SchemaError
+
+ENGINES = [FastEngine, PortableEngine]
+each = pytest.mark.parametrize("engine", ENGINES)
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 2},
+        "age": {"type": ["integer", "null"], "minimum": 0},
+        "kind": {"enum": ["a", "b"]},
+        "next": {"$ref": "#"},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}, "maxItems": 2},
+    },
+    "patternProperties": {"^x-": {}},
+    "required": ["name"],
+    "additionalProperties": False,
+    "$defs": {"tag": {"type": "string", "pattern": "^[a-z]+$"}},
+}
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        {"name": "ab"},
+        {"name": "ab", "age": 3.0, "kind": "a", "x-y": 1, "next": {"name": "cd"}},
+        {},
+        {"name": "a", "age": -1},
+        {"name": "ab", "age": True},
+        {"name": "ab", "age": 1.5, "kind": "c"},
+        {"name": "ab", "z": 1, "y": 2},
+        {"name": "ab", "next": {"next": {}}},
+        {"name": "ab", "tags": ["a", "B", "c"]},
+        [],
+        None,
+        "text",
+        2**80,
+    ],
+)
+def test_they_agree_on_what_fits_and_on_every_place_that_does_not(instance):
+    fast, portable = (engine(PERSON, "2020-12") for engine in ENGINES)
+    assert fast.is_valid(instance) == portable.is_valid(instance)
+    found = [
+        {(fault.pointer, fault.rule, fault.message) for fault in engine.faults(instance)}
+        for engine in (fast, portable)
+    ]
+    assert found[0] == found[1]
+
+
+@each
+@pytest.mark.parametrize("dialect", DIALECTS.values())
+def test_every_dialect_is_known(engine, dialect):
+    made = engine({"type": "object", "required": ["a"]}, dialect)
+    assert made.is_valid({"a": 1})
+    assert [fault.message for fault in made.faults({})] == ["misses a"]
+
+
+@each
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "objekt"},
+        {"properties": []},
+        {"$ref": "http://127.0.0.1:9/schema"},
+        {"properties": {"a": {"$ref": "https://example.com/x#/y"}}},
+        {"$ref": "file:///etc/passwd"},
+        {"$ref": "#/nowhere"},
+        {"type": "string", "pattern": "((("},
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_when_it_is_compiled(engine, schema):
+    with pytest.raises(SchemaError):
+        engine(schema, "2020-12")
+
+
+@each
+def test_values_are_not_repeated(engine):
+    faults = list(engine(PERSON, "2020-12").faults({"name": 5, "kind": "canary"}))
+    assert faults
+    assert "canary" not in str(faults)
