@@ -8,6 +8,7 @@ writes into Host and Origin.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -103,6 +104,7 @@ class Accepts:
     sse: bool
 
 
+@functools.lru_cache(maxsize=64)  # a client sends the same one with every request
 def accepts(value: str | None) -> Accepts:
     """Read an Accept header (RFC 9110, section 12.5.1). None takes everything."""
     if value is None or not value.strip():

@@ -8,6 +8,7 @@ file: it takes bytes, gives bytes, and decides; the connection reads, writes and
 
 import enum
 import math
+from collections.abc import Iterable
 
 import h11
 import trio
@@ -30,6 +31,7 @@ MAX_AHEAD = 65536
 """Bytes of pipelined requests held while an earlier one is answered."""
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
+_TOKENS = frozenset({b"connection", b"sec-websocket-extensions", b"sec-websocket-protocol"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _COMMENT = b":\n\n"
@@ -203,6 +205,9 @@ class HTTP1(H11Protocol):
                     break
             elif self.stream is None or not isinstance(event, (h11.Data, h11.EndOfMessage, Data)):
                 self._paused = event is h11.PAUSED
+                if self.stream is None and isinstance(event, h11.ConnectionClosed):
+                    # An end of file that came while h11 was paused; there is no second one.
+                    await self.send(Closed())
                 break
             elif isinstance(event, h11.Data):
                 await self.stream.handle(Body(stream_id=STREAM_ID, data=event.data))
@@ -235,6 +240,9 @@ class HTTP1(H11Protocol):
             await self._refuse(status)
             return False
         if upgrade:
+            if not readable_handshake(headers):
+                await self._refuse(400)
+                return False
             await self._create_stream(request)  # WebSocket, perhaps
             return True
         self.stream = HTTPStream(
@@ -358,6 +366,11 @@ class HTTP1(H11Protocol):
     async def _close_stream(self) -> None:
         self._call = None
         await super()._close_stream()
+
+
+def readable_handshake(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether Hypercorn can read a WebSocket handshake: it takes these fields for ASCII."""
+    return all(value.isascii() for name, value in headers if name in _TOKENS)
 
 
 def _header(response: Response, name: bytes) -> bytes | None:

@@ -31,7 +31,7 @@ from hypercorn.protocol.ws_stream import WSStream
 from priority.priority import DeadlockError
 
 from .asgi_call import AppCall
-from .http1 import AfterEOF
+from .http1 import AfterEOF, readable_handshake
 from .hypercorn_glue import Signal, Surroundings
 
 WRITE_BATCH = 65536
@@ -187,7 +187,8 @@ class HTTP2(H2Protocol):
         headers = dict(event.headers or [])
         path = headers.get(b":path", b"")
         method = headers.get(b":method", b"")
-        if not path or not path.isascii() or not method.isascii():
+        readable = path.isascii() and method.isascii() and readable_handshake(event.headers or [])
+        if not path or not readable:
             self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return False
         # A reset stream no longer counts for h2, its application does until it has returned:

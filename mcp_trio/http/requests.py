@@ -96,7 +96,10 @@ class HTTPRequest:
         extension = cast("_Connection | None", self.scope.get("extensions", {}).get(CONNECTION))
         if extension is not None:
             extension.on_disconnect(gone)
-            yield
+            try:
+                yield
+            finally:
+                extension.on_disconnect(_nothing)
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, gone)
@@ -107,3 +110,7 @@ class HTTPRequest:
         while (await self.receive())["type"] != "http.disconnect":
             pass
         gone()
+
+
+def _nothing() -> None:
+    """Take the place of a callback that is not wanted any more."""
