@@ -5,6 +5,7 @@
     │  ├─ MethodNotFoundError
     │  ├─ InvalidParamsError
     │  ├─ NotFoundError
+    │  │  └─ ResourceNotFoundError
     │  ├─ NotInitializedError
     │  ├─ VersionMismatchError
     │  ├─ HeaderMismatchError
@@ -51,6 +52,7 @@ __all__ = [
     "RemoteError",
     "RequestCancelledError",
     "RequestTimeoutError",
+    "ResourceNotFoundError",
     "ToolError",
     "TransportClosedError",
     "TransportError",
@@ -143,6 +145,14 @@ class NotFoundError(ProtocolError):
 
     code = ErrorCode.NOT_FOUND
     rpc_code = INVALID_PARAMS
+
+
+class ResourceNotFoundError(NotFoundError):
+    """No such resource. Its JSON-RPC code is the revision's (O2)."""
+
+    def __init__(self, uri: str, *, rpc_code: int) -> None:
+        super().__init__("Resource not found", data={"uri": uri})
+        self.rpc_code = rpc_code
 
 
 class NotInitializedError(ProtocolError):

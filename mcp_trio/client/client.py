@@ -19,7 +19,6 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.listening import Changes
-from mcp_trio.engine.subscriptions import TOOLS_CHANGED
 from mcp_trio.eras.negotiate import (
     Step,
     best_common,
@@ -35,7 +34,6 @@ from mcp_trio.errors import (
     MCPError,
     MethodNotFoundError,
     ProtocolError,
-    RemoteError,
     TransportClosedError,
 )
 from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
@@ -62,6 +60,7 @@ from mcp_trio.wire import (
 from mcp_trio.wire.basic import ClientCapabilities
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.meta import SERVER_INFO
+from mcp_trio.wire.notices import SubscriptionFilter
 from mcp_trio.wire.revisions import BY_DATE
 
 logger = logging.getLogger("mcp_trio.client")
@@ -386,35 +385,63 @@ class MCPClient:
         return self._read(answer, CallToolResult)
 
     @contextlib.asynccontextmanager
-    async def listen(self) -> AsyncGenerator[Changes, None]:
-        """Hear of changes of the tool list while the block runs.
+    async def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        resource: str | None = None,
+    ) -> AsyncGenerator[Changes, None]:
+        """Hear of changes while the block runs; of the tool list if nothing is named.
 
-        Iterating gives the method name of each change; a burst that nobody has looked at
-        yet is one change.
+        Iterating gives the method name of each change, followed by the URI if it has one; a
+        burst that nobody has looked at yet is one change.
+
+        Args:
+            tools: changes of the tool list.
+            prompts: changes of the prompt list.
+            resources: changes of the resource list.
+            resource: changes of the resource with this URI.
         """
-        changes = Changes()
+        nothing = not (tools or prompts or resources or resource)
+        wanted = SubscriptionFilter(
+            tools_list_changed=tools or nothing,
+            prompts_list_changed=prompts,
+            resources_list_changed=resources,
+            resource_subscriptions=[resource] if resource else None,
+        )
+        changes = Changes(wanted)
         if not self.revision.stateless:
-            self._listeners.add(changes)
-            try:
+            async with self._watching(changes, resource):
                 yield changes
-            finally:
-                self._listeners.discard(changes)
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._subscribe, changes)
+            nursery.start_soon(self._subscribe, changes, wanted)
             await changes.started()
             yield changes
             nursery.cancel_scope.cancel()
 
-    async def _subscribe(self, changes: Changes) -> None:
+    @contextlib.asynccontextmanager
+    async def _watching(self, changes: Changes, resource: str | None) -> AsyncGenerator[None, None]:
+        """Listen in a session, where lists are told anyway and resources when asked for."""
+        self._listeners.add(changes)
+        try:
+            if resource is not None:
+                await self.call("resources/subscribe", {"uri": resource})
+            yield
+            if resource is not None:
+                await self.call("resources/unsubscribe", {"uri": resource})
+        finally:
+            self._listeners.discard(changes)
+
+    async def _subscribe(self, changes: Changes, wanted: SubscriptionFilter) -> None:
         try:
             await self.session.call(
                 "subscriptions/listen",
-                {"notifications": {"toolsListChanged": True}},
+                {"notifications": to_wire(wanted, self.revision)},
                 on_notification=changes.deliver,
             )
-        except RemoteError as error:
-            changes.fail(error)
         except MCPError as error:
             changes.fail(error)
         else:
@@ -422,9 +449,8 @@ class MCPClient:
 
     def told(self, notification: Notification) -> None:
         """Take a notification that belongs to no request. Called by the session."""
-        if notification.method == TOOLS_CHANGED:
-            for changes in self._listeners:
-                changes.deliver(notification)
+        for changes in self._listeners:
+            changes.deliver(notification)
 
 
 async def _serve(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import trio
 
-from mcp_trio.engine.subscriptions import TOOLS_CHANGED
+from mcp_trio.engine.subscriptions import Mailbox, Notice
 from mcp_trio.errors import MCPError
 from mcp_trio.jsonrpc.messages import Notification
+from mcp_trio.wire.notices import SubscriptionFilter
 
 
 class Changes:
-    """Gives the method name of each change. Changes of one kind that wait are one."""
+    """Gives each change as text: its method, and its URI if it has one.
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, None] = {}
+    What waits is coalesced, so a caller that is slow to look hears of each kind once.
+    """
+
+    def __init__(self, wanted: SubscriptionFilter) -> None:
+        self._mailbox = Mailbox(wanted)
         self._wake = trio.Event()
         self._started = trio.Event()
         self._ended = False
@@ -21,8 +25,8 @@ class Changes:
 
     def deliver(self, notification: Notification) -> None:
         """Take a notification. Never waits."""
-        if notification.method == TOOLS_CHANGED:
-            self._waiting[notification.method] = None
+        uri = (notification.params or {}).get("uri")
+        if self._mailbox.put(Notice(notification.method, uri if isinstance(uri, str) else None)):
             self._wake.set()
         self._started.set()
 
@@ -51,11 +55,11 @@ class Changes:
         return self
 
     async def __anext__(self) -> str:
-        while not self._waiting:
+        while (notice := self._mailbox.take()) is None:
             if self._error is not None:
                 raise self._error
             if self._ended:
                 raise StopAsyncIteration
             self._wake = trio.Event()
             await self._wake.wait()
-        return self._waiting.popitem()[0]
+        return notice.method if notice.uri is None else f"{notice.method} {notice.uri}"

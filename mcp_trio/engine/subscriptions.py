@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import attrs
 
-from mcp_trio.wire.basic import JSONObject
+from mcp_trio.errors import OverloadedError
+from mcp_trio.wire.basic import JSONObject, ServerCapabilities
 from mcp_trio.wire.notices import SubscriptionFilter
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
+PROMPTS_CHANGED = "notifications/prompts/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
+RESOURCE_UPDATED = "notifications/resources/updated"
+
+MAX_WATCHED = 1000
+"""Resources that one listener may watch."""
 
 
 @attrs.frozen
@@ -26,24 +33,56 @@ class Notice:
         return {} if self.uri is None else {"uri": self.uri}
 
 
-def honoured(wanted: SubscriptionFilter, *, tools: bool) -> SubscriptionFilter:
+def honoured(wanted: SubscriptionFilter, offered: ServerCapabilities) -> SubscriptionFilter:
     """The part of a filter that the server can serve (U2)."""
-    served = bool(wanted.tools_list_changed and tools)
-    return SubscriptionFilter(tools_list_changed=served or None)
+    watched = list(dict.fromkeys(wanted.resource_subscriptions or ()))[:MAX_WATCHED]
+    has_resources = offered.resources is not None
+    return SubscriptionFilter(
+        tools_list_changed=(wanted.tools_list_changed and offered.tools is not None) or None,
+        prompts_list_changed=(wanted.prompts_list_changed and offered.prompts is not None) or None,
+        resources_list_changed=(wanted.resources_list_changed and has_resources) or None,
+        resource_subscriptions=watched if watched and has_resources else None,
+    )
 
 
 class Mailbox:
     """The notices that wait for one listener, in order of first arrival."""
 
     def __init__(self, wanted: SubscriptionFilter) -> None:
-        self._wants_tools = bool(wanted.tools_list_changed)
+        lists = {
+            TOOLS_CHANGED: wanted.tools_list_changed,
+            PROMPTS_CHANGED: wanted.prompts_list_changed,
+            RESOURCES_CHANGED: wanted.resources_list_changed,
+        }
+        self._lists = frozenset(method for method, asked in lists.items() if asked)
+        self._watched = set(wanted.resource_subscriptions or ())
         self._waiting: dict[Notice, None] = {}
         self.coalesced = 0
         """Notices that were already waiting when they came again."""
 
+    @property
+    def wants_anything(self) -> bool:
+        """Whether any notice can ever be wanted."""
+        return bool(self._lists or self._watched)
+
+    def watch(self, uri: str) -> None:
+        """Want to know when a resource changes.
+
+        Raises:
+            OverloadedError: `MAX_WATCHED` are watched already.
+        """
+        if uri not in self._watched and len(self._watched) >= MAX_WATCHED:
+            raise OverloadedError("too many resources are watched")
+        self._watched.add(uri)
+
+    def unwatch(self, uri: str) -> None:
+        """Not want to know it any more. Unknown is no error."""
+        self._watched.discard(uri)
+
     def put(self, notice: Notice) -> bool:
         """Take a notice if it is wanted; True if it is new."""
-        if not (self._wants_tools and notice.method == TOOLS_CHANGED):
+        wanted = notice.uri in self._watched if notice.uri else notice.method in self._lists
+        if not wanted:
             return False
         if notice in self._waiting:
             self.coalesced += 1

@@ -34,6 +34,11 @@ def encode_event(data: bytes, *, id: str | None = None, retry: int | None = None
     return b"%sdata: %s\n\n" % (head, data)
 
 
+def encode_retry(milliseconds: int) -> bytes:
+    """Write the field that says when to come back. Without data it is no event."""
+    return b"retry: %d\n\n" % milliseconds
+
+
 class EventTooLargeError(ValueError):
     """An event or line grew over the limit; the stream cannot be read further."""
 

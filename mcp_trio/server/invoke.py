@@ -95,6 +95,24 @@ class _Inside:
     given_up: bool = False
 
 
+async def run_function(
+    function: Callable[..., object],
+    signature: Signature,
+    threads: Threads,
+    name: str,
+    keywords: dict[str, object],
+) -> object:
+    """Run a function of the user: a coroutine function in this task, any other in a thread."""
+    if signature.is_async:
+        return await cast("Callable[..., Awaitable[object]]", function)(**keywords)
+    made: list[object] = []
+    await threads.run(lambda: made.append(function(**keywords)), name)
+    # It is a coroutine if a decorator or a lambda stands around an async function. Trio
+    # takes none as the result of a thread, hence the list.
+    result = made[0]
+    return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
+
+
 @attrs.frozen(kw_only=True)
 class FunctionTool:
     """A function as a `ToolEntry`."""
@@ -121,23 +139,16 @@ class FunctionTool:
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context
         try:
-            return self._dress(await self._run(keywords))
+            value = await run_function(
+                self.function, self.signature, self.threads, self.definition.name, keywords
+            )
+            return self._dress(value)
         except ToolError as error:
             return error_result(str(error))
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: a tool may raise anything
             return self._failure(sole_cause(error))
-
-    async def _run(self, keywords: dict[str, object]) -> object:
-        if self.signature.is_async:
-            return await cast("Callable[..., Awaitable[object]]", self.function)(**keywords)
-        made: list[object] = []
-        await self.threads.run(lambda: made.append(self.function(**keywords)), self.definition.name)
-        # It is a coroutine if a decorator or a lambda stands around an async function. Trio
-        # takes none as the result of a thread, hence the list.
-        result = made[0]
-        return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
 
     def _failure(self, error: BaseException) -> CallToolResult:
         if isinstance(error, ToolError):
@@ -201,6 +212,20 @@ class ToolOptions(TypedDict, total=False):
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
+def entry_name(function: Callable[..., object], given: str | None, *, what: str) -> str:
+    """The name of an entry: the one given, or the function's.
+
+    Raises:
+        SignatureError: it cannot be a name (T2).
+    """
+    inner, _ = underlying(function)
+    default: str = getattr(inner, "__name__", type(inner).__name__)
+    name = default if given is None else given
+    if not _NAME.fullmatch(name):
+        raise SignatureError(f"{name!r} cannot be the name of a {what}; give one with name=")
+    return name
+
+
 def function_tool(
     function: Callable[..., object], threads: Threads, **options: Unpack[ToolOptions]
 ) -> FunctionTool:
@@ -212,11 +237,7 @@ def function_tool(
         SchemaError: a schema given by hand cannot be used.
     """
     signature = read_signature(function)
-    inner, _ = underlying(function)
-    default: str = getattr(inner, "__name__", type(inner).__name__)
-    name = options.get("name", default)
-    if not _NAME.fullmatch(name):
-        raise SignatureError(f"{name!r} cannot be the name of a tool; give one with name=")
+    name = entry_name(function, options.get("name"), what="tool")
     tool = Tool(
         name=name,
         title=options.get("title"),

@@ -1,37 +1,49 @@
-"""All tools of a server as one immutable listing, paged and encoded once per revision.
+"""The entries of one kind as one immutable listing, paged and encoded once per revision.
 
-Functions come first, in the order of registration, then each provider's tools in its
-own order. The cost of a page does not grow with the listing.
+Entries stand in the order of their contributors, and in each contributor's own. The cost
+of a page does not grow with the listing.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import cast
+from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
 from mcp_trio.jsonrpc import codec
-from mcp_trio.server.providers import ToolEntry
 from mcp_trio.wire import JSONObject, Revision, Tool
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.revisions import Structured
 
 
-class Listing:
-    """One state of the tool list."""
+class Listed(Protocol):
+    """Anything that can be listed."""
 
-    def __init__(self, parts: Iterable[tuple[str, Mapping[str, ToolEntry]]]) -> None:
+    @property
+    def definition(self) -> object:
+        """The entry as it is listed."""
+        ...
+
+
+L = TypeVar("L", bound=Listed)
+
+
+class Listing(Generic[L]):
+    """One state of a list."""
+
+    def __init__(self, parts: Iterable[tuple[str, Mapping[str, L]]], kind: str = "tool") -> None:
         """Merge.
 
         Args:
             parts: revision and entries of each contributor. On a name that comes twice
                 the first contributor wins; a provider was told before that it is taken.
+            kind: of the entries; a cursor of one kind is none of another.
         """
-        digest = hashlib.sha256()
-        self.entries: dict[str, ToolEntry] = {}
+        digest = hashlib.sha256(kind.encode())
+        self.entries: dict[str, L] = {}
         for revision, entries in parts:
             digest.update(revision.encode())
             digest.update(b"\0")
@@ -46,7 +58,7 @@ class Listing:
         return len(self._names)
 
     def page(self, revision: Revision, start: int, size: int) -> msgspec.Raw:
-        """The encoded array of up to `size` tools from `start`, in a revision's terms."""
+        """The encoded array of up to `size` entries from `start`, in a revision's terms."""
         key = (revision, start, size)
         page = self._pages.get(key)
         if page is None:
@@ -64,6 +76,8 @@ class Listing:
             entry = self.entries.get(name)
             if entry is None:
                 return ()
+            if not isinstance(entry.definition, Tool):
+                return ()
             try:
                 found = param_headers(entry.definition.input_schema)
             except ParamHeaderError:
@@ -72,9 +86,9 @@ class Listing:
         return found
 
 
-def project(tool: Tool, revision: Revision) -> JSONObject:
+def project(definition: object, revision: Revision) -> JSONObject:
     """A definition in a revision's terms; an output schema it cannot have is left out."""
-    plain = to_wire(tool, revision)
+    plain = to_wire(definition, revision)
     output = plain.get("outputSchema")
     if (
         revision.structured is Structured.OBJECT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import math
 import secrets
@@ -13,24 +12,30 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import attrs
+import msgspec
 import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.engine.paging import CursorKey
-from mcp_trio.engine.subscriptions import TOOLS_CHANGED, Notice
+from mcp_trio.engine.subscriptions import RESOURCE_UPDATED, Notice
 from mcp_trio.eras.admission import ServerFacts
-from mcp_trio.errors import (
-    ConfigurationError,
-    DuplicateRegistrationError,
-    InvalidParamsError,
-    NotFoundError,
-)
+from mcp_trio.errors import ConfigurationError, NotFoundError, ResourceNotFoundError
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings
+from mcp_trio.server.completions import Completer, Completions
 from mcp_trio.server.invoke import Threads, ToolOptions, function_tool
 from mcp_trio.server.listing import Listing
+from mcp_trio.server.prompts import PromptEntry, PromptOptions, function_prompt
 from mcp_trio.server.providers import ToolEntry, ToolProvider
+from mcp_trio.server.resources import (
+    FunctionTemplate,
+    ResourceEntry,
+    ResourceOptions,
+    TemplateEntry,
+    function_resource,
+)
+from mcp_trio.server.shelf import Page, Shelf, ToolShelf
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Handler
 from mcp_trio.session.notices import NoticeHub
@@ -40,10 +45,19 @@ from mcp_trio.wire import (
     REVISIONS,
     CallToolParams,
     CallToolResult,
+    EmptyResult,
     Implementation,
     ListToolsResult,
     ServerCapabilities,
     Tool,
+)
+from mcp_trio.wire.completion import CompleteParams, CompleteResult
+from mcp_trio.wire.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
+from mcp_trio.wire.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceParams,
+    ReadResourceResult,
 )
 from mcp_trio.wire.tools import PageParams
 
@@ -52,11 +66,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcp_trio.server")
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=Completer)
 
 CODE_TTL = 60.0
 """Seconds for which a listing without providers is announced as fresh."""
-KEPT_LISTINGS = 3
-"""Old listings kept, so that a walk over the pages survives a change."""
+CODE_TTL_MS = int(1000 * CODE_TTL)
+PUBLIC: dict[str, Any] = {"cache_scope": "public"}
+"""Listings are the same for every caller (K4)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +82,7 @@ class ServerOptions:
     request_timeout: float = math.inf
     """Seconds a request may take; then its scope is cancelled and the client told so."""
     page_size: int = 200
-    """Tools on one page of a listing."""
+    """Entries on one page of a listing."""
     max_threads: int = 40
     """Worker threads for synchronous tools."""
     cleanup_timeout: float = 5.0
@@ -110,18 +126,26 @@ class MCPServer:
         self.options = options or ServerOptions()
         self.notices = NoticeHub()
         self.threads = Threads(trio.CapacityLimiter(self.options.max_threads))
-        self._tools: dict[str, ToolEntry] = {}
-        self._providers: list[ToolProvider] = []
-        self._stamp = itertools.count(1)
-        self._code_revision = "0"
+        self.tools = ToolShelf(self._changed)
+        self.prompts: Shelf[PromptEntry] = Shelf("prompt", self._changed)
+        self.resources: Shelf[ResourceEntry] = Shelf("resource", self._changed)
+        self.templates: Shelf[TemplateEntry] = Shelf("template", self._changed)
+        self.completions = Completions()
         self._cursors = CursorKey(self.options.cursor_secret or secrets.token_bytes(32))
-        self._listings: list[Listing] = [Listing(())]
         self._facts: ServerFacts | None = None
         self._services: list[HTTPService] = []
         self.handlers: Mapping[str, Handler] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
-            "subscriptions/listen": self.notices.listen,
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "completion/complete": self._complete,
+            "subscriptions/listen": self._listen,
         }
 
     # -- what is offered ---------------------------------------------------------
@@ -163,11 +187,7 @@ class MCPServer:
         Raises:
             DuplicateRegistrationError: the name is taken, by code or by a provider.
         """
-        name = entry.definition.name
-        if name in self.listing.entries:
-            raise DuplicateRegistrationError(f"a tool named {name!r} is registered already")
-        self._tools[name] = entry
-        self._code_changed()
+        self.tools.add(entry.definition.name, entry)
 
     def remove_tool(self, name: str) -> None:
         """Take a tool of this program away. Running calls go on.
@@ -175,42 +195,103 @@ class MCPServer:
         Raises:
             NotFoundError: there is none of that name.
         """
-        if self._tools.pop(name, None) is None:
-            raise NotFoundError(f"no tool named {name!r} was registered here")
-        self._code_changed()
+        self.tools.remove(name)
 
     def add_provider(self, provider: ToolProvider) -> None:
         """Take in a provider's tools, now and whenever they change."""
-        provider.bind(
-            _Host(owns=lambda name: self._owned_beside(provider, name), changed=self._changed)
-        )
-        self._providers.append(provider)
-        self._changed()
+        self.tools.add_provider(provider)
 
-    def _owned_beside(self, provider: ToolProvider, name: str) -> bool:
-        """Tell whether the name belongs to somebody else than this provider."""
-        return name in self._tools or any(
-            name in other.tools.entries for other in self._providers if other is not provider
-        )
+    @overload
+    def prompt(self, function: F, /) -> F: ...
 
-    def _code_changed(self) -> None:
-        self._code_revision = str(next(self._stamp))
-        self._changed()
+    @overload
+    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
-    def _changed(self) -> None:
-        parts = [(self._code_revision, self._tools)]
-        parts += [(tools.revision, tools.entries) for tools in (p.tools for p in self._providers)]  # type: ignore[misc]  # Mapping and dict of the same
-        listing = Listing(parts)
-        if listing.revision == self.listing.revision:
-            return
-        self._listings = [listing, *self._listings[: KEPT_LISTINGS - 1]]
+    def prompt(
+        self, function: F | None = None, /, **options: Unpack[PromptOptions]
+    ) -> F | Callable[[F], F]:
+        """Register a function as a prompt, with or without parentheses; see `PromptOptions`.
+
+        Its parameters are the prompt's arguments, which arrive as strings and are read as
+        the annotations say. It returns text, content blocks, `PromptMessage`s, a list of
+        these, or a `GetPromptResult`.
+
+        Raises:
+            SignatureError: the function cannot be called with named arguments.
+            DuplicateRegistrationError: the name is taken.
+        """
+
+        def register(target: F) -> F:
+            self.add_prompt(target, **options)
+            return target
+
+        return register if function is None else register(function)
+
+    def add_prompt(self, function: Callable[..., object], **options: Unpack[PromptOptions]) -> None:
+        """Register a function as a prompt; see `prompt`."""
+        entry = function_prompt(function, self.threads, **options)
+        self.prompts.add(entry.definition.name, entry)
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Register a function as a resource, or as a template if the URI has expressions.
+
+        The function's parameters are the template's variables. It returns text, bytes, any
+        JSON value, `ResourceContents`, a list of these, or a `ReadResourceResult`.
+
+        Raises:
+            UriTemplateError: the template cannot be matched.
+            SignatureError: the parameters are not the variables.
+            DuplicateRegistrationError: the URI is taken.
+        """
+
+        def register(target: F) -> F:
+            self.add_resource(uri, target, **options)
+            return target
+
+        return register
+
+    def add_resource(
+        self, uri: str, function: Callable[..., object], **options: Unpack[ResourceOptions]
+    ) -> None:
+        """Register a function as a resource or template; see `resource`."""
+        entry = function_resource(uri, function, self.threads, **options)
+        if isinstance(entry, FunctionTemplate):
+            self.templates.add(uri, entry)
+        else:
+            self.resources.add(uri, entry)
+
+    def completion(
+        self, argument: str, *, prompt: str | None = None, resource: str | None = None
+    ) -> Callable[[C], C]:
+        """Register a function that suggests values for an argument of a prompt or template.
+
+        It gets what was typed so far and the arguments known already, and returns
+        suggestions, best first; it may be async.
+
+        Raises:
+            ConfigurationError: not exactly one of `prompt` and `resource` was given.
+            DuplicateRegistrationError: the argument is completed already.
+        """
+
+        def register(completer: C) -> C:
+            self.completions.add(completer, argument, prompt=prompt, resource=resource)
+            self._facts = None
+            return completer
+
+        return register
+
+    def notify_resource_updated(self, uri: str) -> None:
+        """Tell everybody who watches a resource that it changed. Never waits; once each."""
+        self.notices.tell(Notice(RESOURCE_UPDATED, uri))
+
+    def _changed(self, notice: Notice) -> None:
         self._facts = None
-        self.notices.tell(Notice(TOOLS_CHANGED))
+        self.notices.tell(notice)
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> Listing[ToolEntry]:
         """The tools as they are now. Immutable; a later change makes a new one."""
-        return self._listings[0]
+        return self.tools.listing
 
     # -- what the layers below ask (session.dispatch.Service) ---------------------
 
@@ -218,11 +299,17 @@ class MCPServer:
     def facts(self) -> ServerFacts:
         """What the server says about itself; the same object until something changes."""
         if self._facts is None:
-            offers_tools = bool(self._tools or self._providers)
+            offers_resources = self.resources.in_use or self.templates.in_use
             self._facts = ServerFacts(
                 info=self.info,
                 capabilities=ServerCapabilities(
-                    tools={"listChanged": True} if offers_tools else None, logging={}
+                    tools={"listChanged": True} if self.tools.in_use else None,
+                    prompts={"listChanged": True} if self.prompts.in_use else None,
+                    resources=(
+                        {"subscribe": True, "listChanged": True} if offers_resources else None
+                    ),
+                    completions={} if len(self.completions) else None,
+                    logging={},
                 ),
                 revisions=REVISIONS,
                 instructions=self.instructions,
@@ -235,45 +322,103 @@ class MCPServer:
         """Seconds a request may take."""
         return self.options.request_timeout
 
+    def _page(self, shelf: Shelf[Any], context: Context, params: object) -> Page:
+        cursor = cast("PageParams", params).cursor
+        return shelf.page(context.revision, cursor, self._cursors, self.options.page_size)
+
     async def _list_tools(self, context: Context, params: object) -> ListToolsResult:
-        params = cast("PageParams", params)
-        for provider in self._providers:
+        for provider in self.tools.providers:
             await provider.freshen()
-        listing, start = self.listing, 0
-        if params.cursor is not None:
-            revision, start = self._cursors.read(params.cursor)
-            found = next((old for old in self._listings if old.revision == revision), None)
-            if found is None:
-                raise InvalidParamsError("Invalid cursor: the list has changed, start again")
-            listing = found
-        size = self.options.page_size
-        end = start + size
+        page = self._page(self.tools, context, params)
+        ttl = min([CODE_TTL, *(provider.ttl for provider in self.tools.providers)])
         return ListToolsResult(
-            tools=listing.page(context.revision, start, size),
-            next_cursor=self._cursors.make(listing.revision, end) if end < len(listing) else None,
-            ttl_ms=int(1000 * min([CODE_TTL, *(provider.ttl for provider in self._providers)])),
-            cache_scope="public",
+            tools=page.items, next_cursor=page.next_cursor, ttl_ms=int(1000 * ttl), **PUBLIC
         )
 
     async def _call_tool(self, context: Context, params: object) -> CallToolResult:
         params = cast("CallToolParams", params)
-        entry = self._find(params.name)
+        entry = self.tools.find(params.name)
         if entry is None:
             raise NotFoundError(f"Unknown tool: {params.name[:128]}")
         return await entry.call(context, params.arguments or {})
 
-    def _find(self, name: str) -> ToolEntry | None:
-        """The entry that runs a call now; the call keeps it.
+    async def _list_prompts(self, context: Context, params: object) -> ListPromptsResult:
+        page = self._page(self.prompts, context, params)
+        return ListPromptsResult(
+            prompts=page.items, next_cursor=page.next_cursor, ttl_ms=CODE_TTL_MS, **PUBLIC
+        )
 
-        Asks the providers and not the listing, because a provider may change how a tool
-        runs without changing how it is listed.
-        """
-        entry = self._tools.get(name)
-        for provider in self._providers:
-            if entry is not None:
-                break
-            entry = provider.tools.entries.get(name)
-        return entry
+    async def _get_prompt(self, context: Context, params: object) -> GetPromptResult:
+        params = cast("GetPromptParams", params)
+        entry = self.prompts.find(params.name)
+        if entry is None:
+            raise NotFoundError(f"Unknown prompt: {params.name[:128]}")
+        return await entry.get(context, params.arguments or {})
+
+    async def _list_resources(self, context: Context, params: object) -> ListResourcesResult:
+        page = self._page(self.resources, context, params)
+        return ListResourcesResult(
+            resources=page.items, next_cursor=page.next_cursor, ttl_ms=CODE_TTL_MS, **PUBLIC
+        )
+
+    async def _list_templates(
+        self, context: Context, params: object
+    ) -> ListResourceTemplatesResult:
+        page = self._page(self.templates, context, params)
+        return ListResourceTemplatesResult(
+            resource_templates=page.items,
+            next_cursor=page.next_cursor,
+            ttl_ms=CODE_TTL_MS,
+            **PUBLIC,
+        )
+
+    def _find_resource(
+        self, context: Context, uri: str
+    ) -> tuple[ResourceEntry | TemplateEntry, dict[str, str]]:
+        """The entry a URI belongs to, and the values of its template's variables."""
+        entry = self.resources.find(uri)
+        if entry is not None:
+            return entry, {}
+        for candidate in self.templates.listing.entries.values():
+            variables = candidate.template.match(uri)
+            if variables is not None:
+                return candidate, variables
+        raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found)
+
+    async def _read_resource(self, context: Context, params: object) -> ReadResourceResult:
+        uri = cast("ReadResourceParams", params).uri
+        entry, variables = self._find_resource(context, uri)
+        try:
+            return await entry.read(context, uri, variables)
+        except msgspec.ValidationError:
+            # A variable that does not read as its parameter's type names no resource.
+            raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found) from None
+
+    async def _subscribe(self, context: Context, params: object) -> EmptyResult:
+        uri = cast("ReadResourceParams", params).uri
+        self._find_resource(context, uri)
+        if context.watcher is not None:
+            context.watcher.watch(uri)
+        return EmptyResult()
+
+    async def _unsubscribe(self, context: Context, params: object) -> EmptyResult:
+        if context.watcher is not None:
+            context.watcher.unwatch(cast("ReadResourceParams", params).uri)
+        return EmptyResult()
+
+    async def _complete(self, _context: Context, params: object) -> CompleteResult:
+        def known(kind: str, target: str) -> bool:
+            if kind == "ref/prompt":
+                return self.prompts.find(target) is not None
+            return (
+                target in self.templates.listing.entries or self.resources.find(target) is not None
+            )
+
+        completion = await self.completions.complete(cast("CompleteParams", params), known)
+        return CompleteResult(completion=completion)
+
+    async def _listen(self, context: Context, params: object) -> EmptyResult:
+        return await self.notices.listen(context, params, self.facts.capabilities)
 
     # -- serving -----------------------------------------------------------------
 
@@ -434,11 +579,3 @@ async def until_signalled(
             nursery.start_soon(obey)
             await serve()
             nursery.cancel_scope.cancel()
-
-
-@attrs.frozen(kw_only=True)
-class _Host:
-    """The server as one provider sees it; see `ProviderHost`."""
-
-    owns: Callable[[str], bool]
-    changed: Callable[[], None]

@@ -72,6 +72,15 @@ class Signature:
             made = msgspec.convert(_integral(arguments), self.arguments, str_keys=True)
         return {name: getattr(made, name) for name in arguments}
 
+    def bind_text(self, arguments: Mapping[str, str]) -> dict[str, object]:
+        """Turn strings, as prompts and URIs have them, into keyword arguments.
+
+        Raises:
+            msgspec.ValidationError: one does not read as its parameter's type.
+        """
+        made = msgspec.convert(arguments, self.arguments, strict=False, str_keys=True)
+        return {name: getattr(made, name) for name in arguments}
+
 
 def _integral(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
@@ -83,10 +92,11 @@ def _integral(value: object) -> object:
     return value
 
 
-def read_signature(function: Callable[..., object]) -> Signature:
+def read_signature(function: Callable[..., object], *, result: bool = True) -> Signature:
     """Work out what a function takes and gives.
 
-    Parameters that a `functools.partial` has filled in by name are not part of it.
+    Parameters that a `functools.partial` has filled in by name are not part of it. With
+    `result=False` the return annotation is left alone.
 
     Raises:
         SignatureError: `*args`, `**kwargs`, positional-only parameters, a generator, or a
@@ -124,7 +134,7 @@ def read_signature(function: Callable[..., object]) -> Signature:
             fields.append((name, annotation, msgspec.UNSET))
             defaults.update(_shown_default(name, parameter.default))
     arguments = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True)
-    output_schema, wraps = _output(hints.get("return", Any))
+    output_schema, wraps = _output(hints.get("return", Any) if result else Any)
     return Signature(
         input_schema=_input(arguments, defaults),
         output_schema=output_schema,

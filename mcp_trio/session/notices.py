@@ -14,7 +14,7 @@ import trio
 
 from mcp_trio.engine.subscriptions import Mailbox, Notice, honoured
 from mcp_trio.session.context import Context
-from mcp_trio.wire.basic import EmptyResult, JSONObject
+from mcp_trio.wire.basic import EmptyResult, JSONObject, ServerCapabilities
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.meta import SUBSCRIPTION_ID
 from mcp_trio.wire.notices import AcknowledgedParams, ListenParams
@@ -59,7 +59,9 @@ class NoticeHub:
             for listener in tuple(self._listeners):
                 listener(None)
 
-    async def listen(self, context: Context, params: object) -> EmptyResult:
+    async def listen(
+        self, context: Context, params: object, offered: ServerCapabilities
+    ) -> EmptyResult:
         """Serve `subscriptions/listen` until the client ends it or the server drains (U1 to U7).
 
         A filter of which nothing is honoured ends at once: there would be nothing to send.
@@ -67,7 +69,7 @@ class NoticeHub:
         if not isinstance(params, ListenParams):
             raise TypeError("subscriptions/listen takes ListenParams")
         mine: JSONObject = {SUBSCRIPTION_ID: context.request_id}
-        served = honoured(params.notifications, tools=True)
+        served = honoured(params.notifications, offered)
         mailbox = Mailbox(served)
         wake = trio.Event()
 
@@ -81,7 +83,7 @@ class NoticeHub:
                 "notifications/subscriptions/acknowledged",
                 to_wire(acknowledged, context.revision),
             )
-            while served.tools_list_changed and not self.draining:
+            while mailbox.wants_anything and not self.draining:
                 notice = mailbox.take()
                 if notice is None:
                     wake = trio.Event()

@@ -24,6 +24,7 @@ from mcp_trio.wire.basic import JSONObject
 from mcp_trio.wire.content import ContentBlock, as_text
 from mcp_trio.wire.marks import ALWAYS, KIND, KIND_SINCE, NAME, SINCE, UNTIL
 from mcp_trio.wire.revisions import REVISIONS, Revision
+from mcp_trio.wire.sampling import SamplingBlock, SamplingBlocks
 
 T = TypeVar("T")
 EXTRA = "extra"
@@ -58,6 +59,12 @@ def _plain(kind: type, *, wanted: str) -> Callable[[Any, Any], Any]:
         raise TypeError(f"expected {wanted}")
 
     return structure
+
+
+def _strings(value: Any, _: Any) -> dict[str, str]:
+    if isinstance(value, dict) and all(type(item) is str for item in value.values()):
+        return value
+    raise TypeError("expected an object of strings")
 
 
 def _number(value: Any, _: Any) -> float:
@@ -112,10 +119,13 @@ def _is_wire_class(cls: Any) -> bool:
     return isinstance(cls, type) and attrs.has(cls)
 
 
+_CONTENT_UNIONS = tuple(set(get_args(union)) for union in (ContentBlock, SamplingBlock))
+
+
 def _is_content(target: Any) -> bool:
     if get_origin(target) not in {Union, types.UnionType}:
         return False
-    return set(get_args(target)) == set(get_args(ContentBlock))
+    return set(get_args(target)) in _CONTENT_UNIONS
 
 
 def _build(revision: Revision) -> cattrs.Converter:
@@ -135,6 +145,7 @@ def _register_values(converter: cattrs.Converter) -> None:
     converter.register_structure_hook_func(
         lambda t: t == JSONObject, _plain(dict, wanted="an object")
     )
+    converter.register_structure_hook_func(lambda t: t == dict[str, str], _strings)
     converter.register_structure_hook_func(lambda t: t is object, lambda value, _: value)
     converter.register_unstructure_hook_func(
         lambda t: t == JSONObject or t is object, lambda value: value
@@ -168,16 +179,29 @@ def _register_collections(converter: cattrs.Converter) -> None:
             value, next(a for a in get_args(t) if a is not msgspec.Raw)
         ),
     )
-    by_tag: dict[str, type] = {getattr(cls, KIND): cls for cls in get_args(ContentBlock)}
 
-    def structure_content(value: Any, _: Any) -> Any:
+    def structure_content(value: Any, target: Any) -> Any:
         tag = _object(value).get("type")
-        cls = by_tag.get(tag) if isinstance(tag, str) else None
+        cls = next((cls for cls in get_args(target) if getattr(cls, KIND) == tag), None)
         if cls is None:
             raise TypeError("unknown content type")
         return cast("Any", converter.structure(value, cls))
 
     converter.register_structure_hook_func(_is_content, structure_content)
+    blocks = list_structure_factory(SamplingBlocks, converter)
+    converter.register_structure_hook_func(
+        lambda t: t == SamplingBlocks,
+        lambda value, t: blocks(value if isinstance(value, list) else [value], t),
+    )
+    converter.register_unstructure_hook_func(lambda t: t == SamplingBlocks, _one_or_many(converter))
+
+
+def _one_or_many(converter: cattrs.Converter) -> Callable[[Any], Any]:
+    def unstructure(value: list[Any]) -> Any:
+        plain = [converter.unstructure(block) for block in value]
+        return plain[0] if len(plain) == 1 else plain
+
+    return unstructure
 
 
 def _is_list(target: Any) -> bool:

@@ -10,9 +10,19 @@ import enum
 
 import attrs
 
-from mcp_trio.wire import lifecycle, notices, tools
+from mcp_trio.wire import (
+    completion,
+    elicitation,
+    lifecycle,
+    notices,
+    prompts,
+    resources,
+    roots,
+    sampling,
+    tools,
+)
 from mcp_trio.wire.basic import EmptyParams, EmptyResult
-from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28, Revision
+from mcp_trio.wire.revisions import R2025_06_18, R2025_11_25, R2026_07_28, Revision
 
 
 class Sender(enum.Flag):
@@ -85,6 +95,62 @@ _ROWS = (
         capability="tools",
     ),
     Method(
+        name="prompts/list",
+        params=tools.PageParams,
+        result=prompts.ListPromptsResult,
+        cacheable=True,
+        capability="prompts",
+    ),
+    Method(
+        name="prompts/get",
+        params=prompts.GetPromptParams,
+        result=prompts.GetPromptResult,
+        named_by="name",
+        capability="prompts",
+    ),
+    Method(
+        name="resources/list",
+        params=tools.PageParams,
+        result=resources.ListResourcesResult,
+        cacheable=True,
+        capability="resources",
+    ),
+    Method(
+        name="resources/templates/list",
+        params=tools.PageParams,
+        result=resources.ListResourceTemplatesResult,
+        cacheable=True,
+        capability="resources",
+    ),
+    Method(
+        name="resources/read",
+        params=resources.ReadResourceParams,
+        result=resources.ReadResourceResult,
+        cacheable=True,
+        named_by="uri",
+        capability="resources",
+    ),
+    Method(
+        name="resources/subscribe",
+        params=resources.ReadResourceParams,
+        result=EmptyResult,
+        until=R2025_11_25,
+        capability="resources",
+    ),
+    Method(
+        name="resources/unsubscribe",
+        params=resources.ReadResourceParams,
+        result=EmptyResult,
+        until=R2025_11_25,
+        capability="resources",
+    ),
+    Method(
+        name="completion/complete",
+        params=completion.CompleteParams,
+        result=completion.CompleteResult,
+        capability="completions",
+    ),
+    Method(
         name="logging/setLevel",
         params=notices.SetLevelParams,
         result=EmptyResult,
@@ -97,10 +163,53 @@ _ROWS = (
         result=EmptyResult,
         since=R2026_07_28,
     ),
+    # What is asked of the client. After the last handshake revision none of these is a request
+    # any more: they travel inside a result (`wire.rounds`).
+    Method(
+        name="sampling/createMessage",
+        params=sampling.CreateMessageParams,
+        result=sampling.CreateMessageResult,
+        sender=Sender.SERVER,
+        until=R2025_11_25,
+    ),
+    Method(
+        name="elicitation/create",
+        params=elicitation.ElicitParams,
+        result=elicitation.ElicitResult,
+        sender=Sender.SERVER,
+        since=R2025_06_18,
+        until=R2025_11_25,
+    ),
+    Method(
+        name="roots/list",
+        params=EmptyParams,
+        result=roots.ListRootsResult,
+        sender=Sender.SERVER,
+        until=R2025_11_25,
+    ),
+    Method(
+        name="notifications/roots/list_changed",
+        params=EmptyParams,
+        until=R2025_11_25,
+    ),
+    Method(
+        name="notifications/elicitation/complete",
+        params=elicitation.ElicitationCompleteParams,
+        sender=Sender.SERVER,
+        since=R2025_11_25,
+        until=R2025_11_25,
+    ),
     Method(name="notifications/cancelled", params=notices.CancelledParams, sender=Sender.BOTH),
     Method(name="notifications/progress", params=notices.ProgressParams, sender=Sender.BOTH),
     Method(name="notifications/message", params=notices.LogParams, sender=Sender.SERVER),
     Method(name="notifications/tools/list_changed", params=EmptyParams, sender=Sender.SERVER),
+    Method(name="notifications/prompts/list_changed", params=EmptyParams, sender=Sender.SERVER),
+    Method(name="notifications/resources/list_changed", params=EmptyParams, sender=Sender.SERVER),
+    Method(
+        name="notifications/resources/updated",
+        params=resources.ResourceUpdatedParams,
+        sender=Sender.SERVER,
+    ),
     Method(
         name="notifications/subscriptions/acknowledged",
         params=notices.AcknowledgedParams,

@@ -4,35 +4,82 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_trio.engine.subscriptions import TOOLS_CHANGED, Mailbox, Notice, honoured
+from mcp_trio.engine.subscriptions import (
+    MAX_WATCHED,
+    RESOURCE_UPDATED,
+    TOOLS_CHANGED,
+    Mailbox,
+    Notice,
+    honoured,
+)
+from mcp_trio.errors import OverloadedError
+from mcp_trio.wire import ServerCapabilities
 from mcp_trio.wire.notices import SubscriptionFilter
 
 TOOLS = SubscriptionFilter(tools_list_changed=True)
 
 
+EVERYTHING = SubscriptionFilter(
+    tools_list_changed=True,
+    prompts_list_changed=True,
+    resources_list_changed=True,
+    resource_subscriptions=["file:///a", "file:///b", "file:///a"],
+)
+
+
 @pytest.mark.parametrize(
-    ("wanted", "tools", "expected"),
+    ("wanted", "offered", "expected"),
     [
-        (TOOLS, True, TOOLS),
-        (TOOLS, False, SubscriptionFilter()),
-        (SubscriptionFilter(tools_list_changed=False), True, SubscriptionFilter()),
-        (SubscriptionFilter(), True, SubscriptionFilter()),
+        (TOOLS, ServerCapabilities(tools={}), TOOLS),
+        (TOOLS, ServerCapabilities(), SubscriptionFilter()),
         (
+            SubscriptionFilter(tools_list_changed=False),
+            ServerCapabilities(tools={}),
+            SubscriptionFilter(),
+        ),
+        (SubscriptionFilter(), ServerCapabilities(tools={}), SubscriptionFilter()),
+        (EVERYTHING, ServerCapabilities(tools={}), TOOLS),
+        (
+            EVERYTHING,
+            ServerCapabilities(prompts={}, resources={}),
             SubscriptionFilter(
-                tools_list_changed=True,
                 prompts_list_changed=True,
                 resources_list_changed=True,
-                resource_subscriptions=["file:///a"],
+                resource_subscriptions=["file:///a", "file:///b"],
             ),
-            True,
-            TOOLS,
         ),
     ],
 )
 def test_only_what_was_asked_for_and_can_be_served_is_honoured(
-    wanted: SubscriptionFilter, tools: bool, expected: SubscriptionFilter
+    wanted: SubscriptionFilter, offered: ServerCapabilities, expected: SubscriptionFilter
 ) -> None:
-    assert honoured(wanted, tools=tools) == expected
+    assert honoured(wanted, offered) == expected
+
+
+def test_a_listener_watches_a_bounded_number_of_resources() -> None:
+    many = [f"file:///{number}" for number in range(MAX_WATCHED + 5)]
+    served = honoured(
+        SubscriptionFilter(resource_subscriptions=many), ServerCapabilities(resources={})
+    )
+    assert served.resource_subscriptions == many[:MAX_WATCHED]
+    box = Mailbox(served)
+    box.watch(many[0])
+    with pytest.raises(OverloadedError):
+        box.watch("file:///more")
+    box.unwatch(many[0])
+    box.unwatch("file:///never")
+    box.watch("file:///more")
+
+
+def test_watched_resources_are_told_each_for_itself() -> None:
+    box = Mailbox(SubscriptionFilter(resource_subscriptions=["file:///a"]))
+    assert box.wants_anything
+    assert box.put(Notice(RESOURCE_UPDATED, "file:///a"))
+    assert not box.put(Notice(RESOURCE_UPDATED, "file:///b"))
+    box.watch("file:///b")
+    assert box.put(Notice(RESOURCE_UPDATED, "file:///b"))
+    assert not box.put(Notice(RESOURCE_UPDATED, "file:///a"))
+    assert [box.take().uri, box.take().uri, box.take()] == ["file:///a", "file:///b", None]  # type: ignore[union-attr]
 
 
 def test_a_burst_of_one_change_is_one_notice() -> None:

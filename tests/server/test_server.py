@@ -127,7 +127,7 @@ async def test_a_swap_is_one_change_and_an_unchanged_list_is_none():
         assert await anext(changes) == "notifications/tools/list_changed"
         provider.swap("1", entry("a"), entry("b"))
         await trio.testing.wait_all_tasks_blocked()
-        assert not changes._waiting
+        assert changes._mailbox.take() is None
 
 
 async def test_a_change_that_is_not_listed_is_called_all_the_same():
