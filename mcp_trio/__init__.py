@@ -14,6 +14,7 @@ from mcp_trio.client.client import MCPClient as MCPClient
 from mcp_trio.errors import ConfigurationError as ConfigurationError
 from mcp_trio.errors import ErrorCode as ErrorCode
 from mcp_trio.errors import MCPError as MCPError
+from mcp_trio.errors import NotFoundError as NotFoundError
 from mcp_trio.errors import RemoteError as RemoteError
 from mcp_trio.errors import RequestTimeoutError as RequestTimeoutError
 from mcp_trio.errors import ToolError as ToolError

@@ -87,6 +87,28 @@ async def test_the_example_tools_work():
         assert tools["weather"].input_schema["properties"]["city"]["description"] == "where."
 
 
+async def test_the_example_features_work():
+    module = load(ROOT / "examples" / "features.py")
+    async with MCPClient(module.server) as client:
+        read = await client.call("resources/read", {"uri": "note:///first"})
+        assert read["contents"][0]["text"] == "Buy milk"
+        got = await client.call(
+            "prompts/get", {"name": "summarize", "arguments": {"name": "first", "words": "5"}}
+        )
+        assert got["messages"][0]["content"]["text"].startswith("Summarize in at most 5 words")
+        completed = await client.call(
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "summarize"},
+                "argument": {"name": "name", "value": "s"},
+            },
+        )
+        assert completed["completion"]["values"] == ["second"]
+        async with client.listen(resource="note:///first") as changes:
+            await client.call_tool("write_note", {"name": "first", "text": "Buy bread"})
+            assert await anext(changes) == "notifications/resources/updated note:///first"
+
+
 def test_the_embedded_example_runs():
     printed = run(ROOT / "examples" / "embedded.py").stdout.splitlines()
     assert printed[0] == "['slow']"

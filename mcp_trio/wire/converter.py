@@ -62,8 +62,10 @@ def _plain(kind: type, *, wanted: str) -> Callable[[Any, Any], Any]:
 
 
 def _strings(value: Any, _: Any) -> dict[str, str]:
-    if isinstance(value, dict) and all(type(item) is str for item in value.values()):
-        return value
+    if isinstance(value, dict):
+        found = cast("dict[str, str]", value)
+        if all(type(item) is str for item in found.values()):
+            return found
     raise TypeError("expected an object of strings")
 
 

@@ -7,7 +7,9 @@ when the engine can really do what it shows; what is missing is listed, with its
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Mapping
 from typing import Annotated
 
 import click
@@ -183,6 +185,88 @@ async def test_trigger_tool_change() -> ContentBlock:
     server.add_tool(passing, name="test_passing")
     server.remove_tool("test_passing")
     return TextContent(text="The list of tools has changed")
+
+
+@server.tool
+async def test_trigger_prompt_change() -> ContentBlock:
+    """Change the list of prompts, net zero, and tell the listeners."""
+    server.add_prompt(lambda: "passing", name="test_passing_prompt")
+    server.prompts.remove("test_passing_prompt")
+    return TextContent(text="The list of prompts has changed")
+
+
+@server.prompt
+async def test_simple_prompt() -> str:
+    """A prompt without arguments."""
+    return "This is a simple prompt for testing."
+
+
+@server.prompt
+async def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """A prompt with two required arguments."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@server.prompt
+async def test_prompt_with_embedded_resource(resourceUri: str) -> list[ContentBlock]:  # noqa: N803 - the suite's name
+    """A prompt that carries a resource."""
+    held = ResourceContents(
+        uri=resourceUri,
+        mime_type="text/plain",
+        text="Embedded resource content for testing.",
+    )
+    return [
+        EmbeddedResource(resource=held),
+        TextContent(text="Please process the embedded resource above."),
+    ]
+
+
+@server.prompt
+async def test_prompt_with_image() -> list[ContentBlock]:
+    """A prompt that carries a picture."""
+    return [
+        ImageContent(data=PIXEL, mime_type="image/png"),
+        TextContent(text="Please analyze the image above."),
+    ]
+
+
+@server.resource("test://static-text", name="Static text", mime_type="text/plain")
+async def static_text() -> str:
+    """A text that never changes."""
+    return "This is the content of the static text resource."
+
+
+@server.resource("test://static-binary", name="Static binary", mime_type="image/png")
+async def static_binary() -> bytes:
+    """A picture that never changes."""
+    return base64.b64decode(PIXEL)
+
+
+@server.resource("test://watched-resource", name="Watched resource", mime_type="text/plain")
+async def watched_resource() -> str:
+    """A resource to subscribe to."""
+    return "Watched resource content"
+
+
+@server.resource("test://template/{id}/data", name="Template", mime_type="application/json")
+async def templated(id: str) -> str:  # noqa: A002 - the template's variable
+    """Data by id."""
+    held = {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+    return json.dumps(held, separators=(",", ":"))
+
+
+@server.completion("arg1", prompt="test_prompt_with_arguments")
+def complete_arg1(typed: str, _known: Mapping[str, str]) -> list[str]:
+    """Suggest values that begin with what was typed."""
+    return [value for value in ("test1", "test2", "paris") if value.startswith(typed)]
+
+
+@server.tool
+async def test_reconnection(ctx: Context) -> ContentBlock:
+    """Let the client go in the middle of the call; it comes back for the answer."""
+    await ctx.close_stream(retry_ms=100)
+    await trio.sleep(PAUSE)
+    return TextContent(text="The client came back for this")
 
 
 async def contact() -> ContentBlock:
