@@ -1,12 +1,16 @@
-"""Make a registry and publish an operation in it: `python examples/publish.py operations.sqlite`.
+"""Make a registry, if there is none, and publish an operation: `python examples/publish.py [FILE]`.
 
 Then `mcp-trio serve examples/service.toml` serves it. Publishing needs no server: plain
 SQL by any program works as well, and a running server notices.
 """
 
 import sys
+from pathlib import Path
 
 from mcp_trio.catalog.registries.schema import create_registry, publish
+
+BESIDE = Path(__file__).parent / "operations.sqlite"
+"""Where `service.toml` looks for it."""
 
 GREETING = {
     "operation_id": "demo.greeting",
@@ -31,5 +35,8 @@ GREETING = {
 }
 
 if __name__ == "__main__":
-    create_registry(sys.argv[1])
-    publish(sys.argv[1], GREETING)
+    registry = Path(sys.argv[1]) if sys.argv[1:] else BESIDE
+    if not registry.exists():
+        create_registry(registry)
+    publish(registry, GREETING)
+    print(f"published {GREETING['name']} in {registry}")

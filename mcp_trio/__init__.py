@@ -9,6 +9,7 @@ import importlib
 
 from mcp_trio import abc as abc
 from mcp_trio import wire as wire
+from mcp_trio.client.answers import ClientCallbacks as ClientCallbacks
 from mcp_trio.client.client import ClientOptions as ClientOptions
 from mcp_trio.client.client import MCPClient as MCPClient
 from mcp_trio.errors import ConfigurationError as ConfigurationError
@@ -20,9 +21,11 @@ from mcp_trio.errors import RequestTimeoutError as RequestTimeoutError
 from mcp_trio.errors import ToolError as ToolError
 from mcp_trio.http.options import HTTPOptions as HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings as ServingSettings
+from mcp_trio.server.line_servers import LineOptions as LineOptions
 from mcp_trio.server.server import MCPServer as MCPServer
 from mcp_trio.server.server import ServerOptions as ServerOptions
 from mcp_trio.session.context import Context as Context
+from mcp_trio.session.forms import Elicited as Elicited
 from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
 from mcp_trio.session.session import Dispatcher as Dispatcher
 from mcp_trio.session.session import SessionLimits as SessionLimits

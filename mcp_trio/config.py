@@ -6,7 +6,9 @@ variable or a file that holds them.
 
 from __future__ import annotations
 
+import math
 import os
+import ssl
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +24,9 @@ from mcp_trio.runtime.connections import Auth, Connection, Timeouts
 from mcp_trio.runtime.network_guard import NetworkPolicy
 from mcp_trio.runtime.secrets import Secret
 from mcp_trio.server.server import ServerOptions
+
+PROBES = frozenset({"/healthz", "/readyz"})
+"""Paths that the endpoint cannot have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +45,8 @@ class ServerSection:
     """Port to listen on; 0 picks a free one."""
     path: str = "/mcp"
     """Path of the endpoint."""
+    legacy_sse: bool = True
+    """Serve clients of the HTTP+SSE transport at `/sse` and `/messages`."""
     allowed_hosts: list[str] = attrs.field(factory=list[str])
     """Host names served besides those of the address; `*` for every name."""
     allowed_origins: list[str] = attrs.field(factory=list[str])
@@ -55,7 +62,7 @@ class ServerSection:
     max_connections: int = 1000
     """TCP connections."""
     max_sessions: int = 1000
-    """Sessions of clients that speak a handshake revision."""
+    """Sessions of clients that speak a handshake revision, and WebSockets."""
     max_in_flight: int = 1000
     """Requests that run at once."""
     session_idle_timeout: float = 1800.0
@@ -75,6 +82,7 @@ class ServerSection:
         """The settings of the endpoint."""
         return HTTPOptions(
             path=self.path,
+            legacy_sse_path=HTTPOptions.legacy_sse_path if self.legacy_sse else None,
             allowed_hosts=frozenset(self.allowed_hosts),
             allowed_origins=frozenset(self.allowed_origins),
             max_body=self.max_body,
@@ -152,7 +160,8 @@ class ConnectionSection:
     total_timeout: float = 30.0
     """Seconds for the whole upstream part of a call."""
     allow_private: bool = False
-    """Let the host resolve to private or loopback addresses."""
+    """Let the host resolve to private or loopback addresses. An address, or localhost, that is
+    written into base_url is allowed anyway."""
     response_bytes: int = 1 << 20
     """Largest answer."""
     vars: dict[str, Any] = attrs.field(factory=dict[str, Any])
@@ -179,11 +188,24 @@ def _plain(*kinds: type) -> Any:
     return structure
 
 
+def _finite(value: object, _: object) -> float:
+    if type(value) in {int, float} and math.isfinite(cast("float", value)):
+        return cast("float", value)
+    raise TypeError("must be a finite number")
+
+
+def _strings(value: object, _: object) -> list[str]:
+    if isinstance(value, list) and all(type(item) is str for item in cast("list[object]", value)):
+        return cast("list[str]", value)
+    raise TypeError("must be a list of strings")
+
+
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind in (str, bool, int):
         converter.register_structure_hook(kind, _plain(kind))
-    converter.register_structure_hook(float, _plain(float, int))
+    converter.register_structure_hook(float, _finite)
+    converter.register_structure_hook_func(lambda t: t == list[str], _strings)
     return converter
 
 
@@ -217,9 +239,12 @@ def _check_ranges(server: ServerSection) -> None:
         raise ConfigurationError("server.port must be 0 to 65535")
     if not server.path.startswith("/"):
         raise ConfigurationError("server.path must begin with a slash")
+    if server.path.rstrip("/") in PROBES:
+        raise ConfigurationError(f"server.path must not be one of {', '.join(sorted(PROBES))}")
     for field in attrs.fields(ServerSection):
         value = getattr(server, field.name)
-        if field.name != "port" and isinstance(value, int | float) and value <= 0:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if field.name != "port" and number and value <= 0:
             raise ConfigurationError(f"server.{field.name} must be greater than 0")
 
 
@@ -266,12 +291,22 @@ def _connection(
         base_url=section.base_url,
         auth=_auth(name, section.auth, folder, environment),
         headers=cast("dict[str, str | Secret]", section.headers),
-        verify_tls=str(folder / section.ca_file) if section.ca_file else section.verify_tls,
+        verify_tls=_authorities(name, folder / section.ca_file)
+        if section.ca_file
+        else section.verify_tls,
         timeouts=Timeouts(connect=section.connect_timeout, total=section.total_timeout),
         network=NetworkPolicy(allow_private=section.allow_private),
         response_bytes=section.response_bytes,
         vars=section.vars,
     )
+
+
+def _authorities(name: str, path: Path) -> str:
+    try:
+        ssl.create_default_context(cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"connection {name}: cannot use its ca_file {path}") from error
+    return str(path)
 
 
 def _auth(

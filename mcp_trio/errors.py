@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import ClassVar
 
 __all__ = [
     "AlreadyConnectedError",
@@ -105,7 +104,7 @@ class MCPError(Exception):
         data: JSON-able details for the peer, or None.
     """
 
-    code: ClassVar[ErrorCode] = ErrorCode.INTERNAL_ERROR
+    code: ErrorCode = ErrorCode.INTERNAL_ERROR
     rpc_code: int = INTERNAL_ERROR
 
     def __init__(
@@ -192,13 +191,32 @@ class UnauthorizedError(ProtocolError):
 
 
 class RemoteError(MCPError):
-    """The peer answered with a JSON-RPC error; `rpc_code` and `data` are the peer's own."""
+    """The peer answered with a JSON-RPC error; `rpc_code` and `data` are the peer's own.
+
+    `code` is the kind that the peer named in `data`, else the one its number means.
+    """
 
     def __init__(
         self, message: str, *, rpc_code: int, data: Mapping[str, object] | None = None
     ) -> None:
         super().__init__(message, data=data)
         self.rpc_code = rpc_code
+        told = (data or {}).get("code")
+        known = {str(code): code for code in ErrorCode}
+        # A peer that names no kind of ours is judged by its number.
+        by_number = _KINDS.get(rpc_code, ErrorCode.INTERNAL_ERROR)
+        self.code = known.get(told, by_number) if isinstance(told, str) else by_number
+
+
+_KINDS = {
+    PARSE_ERROR: ErrorCode.PROTOCOL_INVALID,
+    INVALID_REQUEST: ErrorCode.PROTOCOL_INVALID,
+    HEADER_MISMATCH: ErrorCode.PROTOCOL_INVALID,
+    METHOD_NOT_FOUND: ErrorCode.METHOD_NOT_FOUND,
+    INVALID_PARAMS: ErrorCode.INVALID_PARAMS,
+    UNSUPPORTED_VERSION: ErrorCode.PROTOCOL_VERSION_MISMATCH,
+    UNAUTHORIZED: ErrorCode.UNAUTHORIZED,
+}
 
 
 class RequestTimeoutError(MCPError):

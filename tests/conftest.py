@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -57,8 +57,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def books_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """After each test: nothing in flight, nothing pending, no session, no open stream."""
+def books_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """After each test: nothing in flight, nothing pending, no session, no open stream.
+
+    A test that wants to know in between calls the value.
+    """
     dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
     apps: weakref.WeakSet[HTTPApp] = weakref.WeakSet()
 
@@ -73,11 +76,15 @@ def books_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     track(Dispatcher, dispatchers)
     track(HTTPApp, apps)
-    yield
-    for dispatcher in dispatchers:
-        counted = dispatcher.statistics()
-        assert (counted.in_flight, counted.pending, dispatcher._tasks) == (0, 0, 0)
-        assert not dispatcher.reaper.running
-    for app in apps:
-        gauges = app.statistics()
-        assert (gauges.sessions, gauges.in_flight) == (0, 0)
+
+    def check() -> None:
+        for dispatcher in dispatchers:
+            counted = dispatcher.statistics()
+            assert (counted.in_flight, counted.pending, dispatcher._tasks) == (0, 0, 0)
+            assert not dispatcher.reaper.running
+        for app in apps:
+            gauges = app.statistics()
+            assert (gauges.sessions, gauges.in_flight) == (0, 0)
+
+    yield check
+    check()

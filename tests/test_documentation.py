@@ -109,6 +109,14 @@ async def test_the_example_features_work():
             assert await anext(changes) == "notifications/resources/updated note:///first"
 
 
+def test_the_asking_example_asks_in_both_eras():
+    printed = run(ROOT / "examples" / "asking.py").stdout.splitlines()
+    assert printed == [
+        "Your table is waiting (terrace, receipt 1)",
+        "Your table is waiting (terrace, receipt 2)",
+    ]
+
+
 def test_the_embedded_example_runs():
     printed = run(ROOT / "examples" / "embedded.py").stdout.splitlines()
     assert printed[0] == "['slow']"

@@ -253,20 +253,23 @@ LIST_ITEMS: JSONObject = {
 }
 
 
-def demo_settings(folder: Path, upstream: str, *, host: str, port: int) -> Settings:
+DEMO_SERVER = ServerSection(name="mcp-trio-demo", version="1")
+"""How the demo calls itself."""
+
+
+def demo_settings(folder: Path, upstream: str, server: ServerSection) -> Settings:
     """Make the registry of the demo in a folder, and the settings that serve it.
 
     Args:
         folder: an empty folder of its own.
         upstream: base URL of the running `DemoUpstream`.
-        host: address to serve on.
-        port: port to serve on.
+        server: where to serve, and as whom.
     """
     registry = folder / "registry.sqlite"
     create_registry(registry)
     publish(registry, CREATE_LEAD, GET_PROFILE, LIST_ITEMS)
     return Settings(
-        server=ServerSection(name="mcp-trio-demo", version="1", host=host, port=port),
+        server=server,
         catalog=CatalogSection(registry=str(registry), interval=INTERVAL),
         connections={"demo": ConnectionSection(base_url=upstream, vars={"tenant": "acme"})},
     )

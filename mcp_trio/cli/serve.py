@@ -18,8 +18,8 @@ import trio
 
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
-from mcp_trio.cli.demo import DemoUpstream, demo_settings
-from mcp_trio.config import Settings, load_settings, make_connections
+from mcp_trio.cli.demo import DEMO_SERVER, DemoUpstream, demo_settings
+from mcp_trio.config import ServerSection, Settings, load_settings, make_connections
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
@@ -60,7 +60,7 @@ def serve(
         else:
             trio.run(_serve_config, _overridden(load_settings(config), host, port), config.parent)
     except EXPLAINED as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException("; ".join(_messages(error))) from None
     except BaseExceptionGroup as group:
         known, rest = group.split(EXPLAINED)
         if known is None or rest is not None:
@@ -74,7 +74,9 @@ EXPLAINED = (ConfigurationError, OSError)
 
 def _messages(error: BaseException) -> list[str]:
     inner: Any = getattr(error, "exceptions", ())
-    return [text for each in inner for text in _messages(each)] or [str(error)]
+    found = [text for each in inner for text in _messages(each)]
+    # The number of an OSError says nothing to a person.
+    return found or [str(getattr(error, "strerror", None) or error)]
 
 
 def _overridden(settings: Settings, host: str | None, port: int | None) -> Settings:
@@ -87,37 +89,42 @@ def _overridden(settings: Settings, host: str | None, port: int | None) -> Setti
 
 
 async def _serve_config(settings: Settings, folder: Path) -> None:
-    server = _make_server(settings)
+    server = _make_server(settings.server)
     run = functools.partial(run_service, server, settings, folder)
     await until_signalled(run, server.drain)
 
 
 async def _serve_demo(host: str, port: int) -> None:
-    async with _demo(host, port) as (settings, upstream):
-        server = _make_server(settings)
-        run = functools.partial(run_service, server, settings, Path(), f"demo upstream {upstream}")
-        await until_signalled(run, server.drain)
+    section = attrs.evolve(DEMO_SERVER, host=host, port=port)
+    server = _make_server(section)
+
+    async def run() -> None:
+        # Within the watch over signals, so that none leaves the folder behind.
+        async with _demo(section) as (settings, upstream):
+            await run_service(server, settings, Path(), f"demo upstream {upstream}")
+
+    await until_signalled(run, server.drain)
 
 
 @contextlib.asynccontextmanager
-async def _demo(host: str, port: int) -> AsyncGenerator[tuple[Settings, str], None]:
+async def _demo(section: ServerSection) -> AsyncGenerator[tuple[Settings, str], None]:
     """Run the upstream of the demo, and keep its registry for as long."""
     folder = Path(tempfile.mkdtemp(prefix="mcp-trio-demo-"))
     try:
         async with trio.open_nursery() as nursery:
             (upstream,) = await nursery.start(HTTPService(DemoUpstream()).run, "127.0.0.1", 0)
-            yield demo_settings(folder, upstream, host=host, port=port), upstream
+            yield demo_settings(folder, upstream, section), upstream
             nursery.cancel_scope.cancel()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_server(settings: Settings) -> MCPServer:
+def _make_server(section: ServerSection) -> MCPServer:
     return MCPServer(
-        settings.server.name,
-        version=settings.server.version,
-        instructions=settings.server.instructions,
-        options=settings.server.server_options(),
+        section.name,
+        version=section.version,
+        instructions=section.instructions,
+        options=section.server_options(),
     )
 
 

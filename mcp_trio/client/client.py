@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar, cast
 
 import attrs
-import httpx2
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.client.answers import Answers, ClientCallbacks
 from mcp_trio.client.listening import Changes
+from mcp_trio.client.targets import check_url, open_url
 from mcp_trio.eras.negotiate import (
     Step,
     best_common,
@@ -57,7 +58,6 @@ from mcp_trio.wire import (
     ServerCapabilities,
     Tool,
 )
-from mcp_trio.wire.basic import ClientCapabilities
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.meta import SERVER_INFO
 from mcp_trio.wire.notices import SubscriptionFilter
@@ -69,18 +69,38 @@ T = TypeVar("T")
 Target: TypeAlias = "str | MCPServer | Transport"
 
 
+def _revisions(given: Iterable[Revision | str]) -> tuple[Revision, ...]:
+    """Take revisions by object or by date.
+
+    Raises:
+        ConfigurationError: a date that is no revision, or none at all.
+    """
+    found: list[Revision] = []
+    for item in given:
+        revision = BY_DATE.get(item) if isinstance(item, str) else item
+        if revision is None:
+            raise ConfigurationError(f"{item!r} is no revision; there are {', '.join(BY_DATE)}")
+        found.append(revision)
+    if not found:
+        raise ConfigurationError("a client has to speak at least one revision")
+    return tuple(found)
+
+
 @attrs.frozen(kw_only=True)
 class ClientOptions:
     """Rarely needed settings of a client."""
 
     info: Implementation = attrs.field(factory=lambda: Implementation(name="mcp_trio", version="0"))
     """How the program calls itself."""
-    revisions: tuple[Revision, ...] = REVISIONS
-    """Revisions to speak, newest first. One alone forces it, without asking the server first."""
+    revisions: tuple[Revision, ...] = attrs.field(default=REVISIONS, converter=_revisions)
+    """Revisions to speak, newest first, as `Revision`s or by date. One alone forces it, without
+    asking the server first."""
     timeout: float = math.inf
     """Seconds for a call that names no timeout of its own."""
     probe_timeout: float = 10.0
     """Seconds to wait for an answer while finding out the era."""
+    max_rounds: int = 16
+    """Questions in a row that are answered in one call of the stateless era."""
 
 
 class MCPClient:
@@ -90,20 +110,29 @@ class MCPClient:
     it, ends every call. A failure in it surfaces as itself, not inside a group.
     """
 
-    def __init__(self, target: Target, *, options: ClientOptions | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        callbacks: ClientCallbacks | None = None,
+        options: ClientOptions | None = None,
+    ) -> None:
         """Make a client; nothing is opened yet.
 
         Args:
-            target: the URL of a Streamable HTTP endpoint, a server of this process, or any
-                `Transport`, which is taken over.
+            target: a URL (`http://host/mcp` for Streamable HTTP, `ws://host/mcp`,
+                `unix:///path`, `tcp://host:port`, and `https` and `wss`), a server of this
+                process, or any `Transport`, which is taken over.
+            callbacks: answer what the server asks; just that is declared to it.
             options: rarely needed settings.
 
         Raises:
             ConfigurationError: a target of another kind.
         """
-        if isinstance(target, str) and not target.startswith(("http://", "https://")):
-            raise ConfigurationError(f"not an http or https URL: {target[:100]!r}")
+        if isinstance(target, str):
+            check_url(target)
         self.options = options or ClientOptions()
+        self._answers = Answers(callbacks or ClientCallbacks())
         self._target = target
         self._exits = contextlib.AsyncExitStack()
         self._entered = False
@@ -177,15 +206,7 @@ class MCPClient:
         if isinstance(self._target, MCPServer):
             return None
         if isinstance(self._target, str):
-            client = await self._exits.enter_async_context(
-                httpx2.AsyncClient(
-                    timeout=httpx2.Timeout(None, connect=10.0),
-                    limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-                    follow_redirects=False,
-                    trust_env=False,
-                )
-            )
-            return StreamableHTTPTransport(self._target, client)
+            return await open_url(self._target, self._exits)
         return self._target
 
     async def _negotiate(self, transport: Transport | None) -> None:
@@ -214,8 +235,9 @@ class MCPClient:
 
     async def _discover(self, revision: Revision) -> None:
         info = to_wire(self.options.info, revision)
+        declared = self._answers.callbacks.capabilities
         self.session.stamp = StatelessStamp(
-            revision, info, {}, lambda name: self._annotations.get(name, ())
+            revision, info, declared(revision), lambda name: self._annotations.get(name, ())
         )
         self._revision = revision
         answer = await self.session.call("server/discover", timeout=self.options.probe_timeout)
@@ -226,7 +248,7 @@ class MCPClient:
         if chosen is not None and chosen is not revision:
             self._revision = chosen
             self.session.stamp = StatelessStamp(
-                chosen, info, {}, lambda name: self._annotations.get(name, ())
+                chosen, info, declared(chosen), lambda name: self._annotations.get(name, ())
             )
         self.capabilities = found.capabilities
         self.instructions = found.instructions
@@ -243,7 +265,7 @@ class MCPClient:
             "initialize",
             {
                 "protocolVersion": handshake[0].date,
-                "capabilities": to_wire(ClientCapabilities(), handshake[0]),
+                "capabilities": self._answers.callbacks.capabilities(handshake[0]),
                 "clientInfo": to_wire(self.options.info, handshake[0]),
             },
             timeout=self.options.probe_timeout,
@@ -300,9 +322,24 @@ class MCPClient:
         timeout: float | None = None,  # noqa: ASYNC109 - the server has to be told
         on_progress: ProgressCallback | None = None,
     ) -> JSONObject:
-        """Call any method and get its result as it came; see `Dispatcher.call`."""
+        """Call any method and get its result as it came; see `Dispatcher.call`.
+
+        What the server asks meanwhile is answered by the callbacks, within the same time.
+
+        Raises:
+            ProtocolError: the server asks for what was not declared, or too often.
+            Exception: in the stateless era whatever a callback raises.
+        """
         limit = self.options.timeout if timeout is None else timeout
-        return await self.session.call(method, params, timeout=limit, on_progress=on_progress)
+
+        async def send(params: JSONObject | None, within: float) -> JSONObject:
+            return await self.session.call(method, params, timeout=within, on_progress=on_progress)
+
+        if not self.revision.stateless:
+            return await send(params, limit)
+        return await self._answers.in_rounds(
+            send, params, self.revision, timeout=limit, max_rounds=self.options.max_rounds
+        )
 
     async def ping(self) -> None:
         """Ask for a sign of life; in the stateless era that is `server/discover`."""
@@ -447,6 +484,24 @@ class MCPClient:
         else:
             changes.end()
 
+    def answer_live(self, request: Request) -> Runner:
+        """Accept a request of the server. Called by the session, in wire order.
+
+        Raises:
+            MethodNotFoundError: nothing that this client answers in this revision.
+        """
+        if self._revision is None:
+            raise MethodNotFoundError("Method not found")
+        return self._answers.admit(request, self._revision)
+
+    async def notify_roots_changed(self) -> None:
+        """Tell the server that its next look at the roots will show others (F8).
+
+        Does nothing where a server looks anew in each call.
+        """
+        if not self.revision.stateless:
+            await self.session.notify("notifications/roots/list_changed")
+
     def told(self, notification: Notification) -> None:
         """Take a notification that belongs to no request. Called by the session."""
         for changes in self._listeners:
@@ -463,7 +518,7 @@ async def _serve(
 
 
 class _Callbacks:
-    """What the client answers when the server asks: so far a ping."""
+    """What the client answers when the server asks live: a ping, and what `answers` can."""
 
     batches = False
 
@@ -472,7 +527,7 @@ class _Callbacks:
 
     def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:  # noqa: ARG002 - the contract
         if request.method != "ping":
-            raise MethodNotFoundError("Method not found")
+            return self._client.answer_live(request)
 
         async def run(inbound: Inbound) -> Result | Error:  # noqa: ARG001 - the contract
             await trio.lowlevel.checkpoint()

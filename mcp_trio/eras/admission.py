@@ -52,6 +52,10 @@ class Era(Protocol):
         """Dress a result for the wire."""
         ...
 
+    def fault(self, error: MCPError) -> MCPError:
+        """The error that says this in the era's own codes."""
+        ...
+
 
 @attrs.frozen(kw_only=True)
 class Admitted:

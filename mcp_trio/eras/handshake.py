@@ -18,7 +18,12 @@ from mcp_trio.eras.admission import (
     progress_token,
     unsupported,
 )
-from mcp_trio.errors import InvalidParamsError
+from mcp_trio.errors import (
+    InvalidParamsError,
+    MCPError,
+    MethodNotFoundError,
+    MissingCapabilityError,
+)
 from mcp_trio.jsonrpc.messages import Notification, Request
 from mcp_trio.wire import InitializeResult, JSONObject, Method, Revision
 from mcp_trio.wire.basic import EmptyResult
@@ -122,3 +127,13 @@ class HandshakeEra:
         ):
             del sealed["structuredContent"]
         return sealed
+
+    def fault(self, error: MCPError) -> MCPError:
+        """Say in codes of this era that the client lacks something: the method, or a part of it."""
+        if not isinstance(error, MissingCapabilityError):
+            return error
+        required = cast("JSONObject", (error.data or {}).get("requiredCapabilities", {}))
+        kind = MethodNotFoundError if not any(required.values()) else InvalidParamsError
+        fault = kind(error.message, data=error.data)
+        fault.__cause__ = error
+        return fault

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from mcp_trio.framing import headers as names
 from mcp_trio.framing.headers import encode_value
 from mcp_trio.framing.param_headers import ParamHeader, build
-from mcp_trio.jsonrpc.messages import Notification, Request
+from mcp_trio.jsonrpc.messages import Notification, Request, Single
 from mcp_trio.wire import METHODS, JSONObject, Revision
 from mcp_trio.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 
@@ -24,7 +24,7 @@ class Stamp(Protocol):
         """The parameters as they are sent."""
         ...
 
-    def headers(self, message: Request | Notification) -> dict[str, str]:
+    def headers(self, message: Single) -> dict[str, str]:
         """The header fields that go with a message, for transports that have them."""
         ...
 
@@ -41,7 +41,7 @@ class HandshakeStamp:
         """Leave them alone."""
         return params
 
-    def headers(self, message: Request | Notification) -> dict[str, str]:  # noqa: ARG002 - the contract
+    def headers(self, message: Single) -> dict[str, str]:  # noqa: ARG002 - the contract
         """The version, if the revision has the header."""
         return self._headers
 
@@ -73,9 +73,12 @@ class StatelessStamp:
             "_meta": {**cast("JSONObject", meta), **self._meta} if meta else self._meta,
         }
 
-    def headers(self, message: Request | Notification) -> dict[str, str]:
+    def headers(self, message: Single) -> dict[str, str]:
         """Version, method, name, and the mirrored arguments of a tool (N8, N9, N14)."""
-        made = {names.VERSION: self._revision.date, names.METHOD: message.method}
+        made = {names.VERSION: self._revision.date}
+        if not isinstance(message, Request | Notification):
+            return made
+        made[names.METHOD] = message.method
         params = message.params or {}
         method = METHODS.get(message.method)
         name = params.get(method.named_by) if method and method.named_by else None

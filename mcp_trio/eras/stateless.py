@@ -21,6 +21,7 @@ from mcp_trio.eras.admission import (
 from mcp_trio.errors import (
     HeaderMismatchError,
     InvalidParamsError,
+    MCPError,
     MethodNotFoundError,
 )
 from mcp_trio.framing import headers as names
@@ -38,6 +39,7 @@ from mcp_trio.wire.meta import (
 )
 from mcp_trio.wire.notices import LOG_LEVELS
 from mcp_trio.wire.revisions import BY_DATE
+from mcp_trio.wire.rounds import InputRequiredResult
 
 __all__ = ["StatelessEra", "admit", "era_for", "unsupported"]
 
@@ -54,11 +56,16 @@ class StatelessEra:
     def seal(self, method: Method, result: object, facts: ServerFacts) -> JSONObject:  # noqa: ARG002 - the contract
         """Add what every result of this era carries: its type, and who answers (B6)."""
         sealed = to_wire(result, self.revision)
-        sealed["resultType"] = "complete"
+        asks = isinstance(result, InputRequiredResult)
+        sealed["resultType"] = "input_required" if asks else "complete"
         meta = sealed.get("_meta")
         info = {SERVER_INFO: self._server_info(facts)}
         sealed["_meta"] = {**cast("JSONObject", meta), **info} if meta else info
         return sealed
+
+    def fault(self, error: MCPError) -> MCPError:
+        """Give it back: the codes of the exceptions are this era's."""
+        return error
 
     def _server_info(self, facts: ServerFacts) -> JSONObject:
         if self._info is None or self._info[0] is not facts:

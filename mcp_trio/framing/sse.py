@@ -24,11 +24,17 @@ class ServerEvent:
     """The last id seen on the stream so far; None if there was none."""
 
 
-def encode_event(data: bytes, *, id: str | None = None, retry: int | None = None) -> bytes:  # noqa: A002 - the field's own name
-    """Write one `message` event. `data` is JSON, so it holds no line break."""
-    head = b""
+def encode_event(
+    data: bytes,
+    *,
+    event: str | None = None,
+    id: str | None = None,  # noqa: A002 - the field's own name
+    retry: int | None = None,
+) -> bytes:
+    """Write one event, of the type `message` unless told. `data` must hold no line break."""
+    head = b"" if event is None else b"event: %s\n" % event.encode("ascii")
     if id is not None:
-        head = b"id: %s\n" % id.encode("ascii")
+        head += b"id: %s\n" % id.encode("ascii")
     if retry is not None:
         head += b"retry: %d\n" % retry
     return b"%sdata: %s\n\n" % (head, data)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import trio
+import trio.lowlevel
 
 from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import error_message
@@ -18,7 +20,7 @@ from mcp_trio.eras.detect import Kind, detect_http
 from mcp_trio.errors import OverloadedError, ProtocolError
 from mcp_trio.framing import gate
 from mcp_trio.framing import headers as names
-from mcp_trio.http import session_requests
+from mcp_trio.http import legacy_sse, session_requests, websocket
 from mcp_trio.http.exchange import serve_request
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.requests import (
@@ -39,11 +41,14 @@ from mcp_trio.jsonrpc.messages import (
     Request,
     Result,
 )
-from mcp_trio.session.dispatch import Service
+from mcp_trio.session.dispatch import UNTIMED, Service
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire.revisions import BY_DATE
 
 logger = logging.getLogger("mcp_trio.http")
+
+MAX_TOLD = 100
+"""Refused sources that are logged, each once."""
 
 _ALLOW: Header = (b"allow", b"POST, GET, DELETE, OPTIONS")
 _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
@@ -101,9 +106,12 @@ class HTTPApp:
         self._nursery: trio.Nursery | None = None
         self._draining = False
         self._in_flight = 0
+        self._listening = 0
         self._refused = 0
+        self._refused_sources: set[tuple[str, str]] = set()
         path = self.options.path.rstrip("/")
         self._paths = frozenset({path or "/", path + "/"})
+        self._legacy = legacy_sse.LegacySSE(self.sessions, self.options.legacy_messages_path)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the nursery of the sessions until cancelled; then every session ends."""
@@ -116,25 +124,31 @@ class HTTPApp:
                     try:
                         await trio.sleep_forever()
                     finally:
-                        for session in self.sessions:
+                        for session in (*self.sessions, *self.sessions.lines):
                             session.cancel()
             finally:
                 self._nursery = None
                 keeper.cancel_scope.cancel()
 
     def drain(self) -> None:
-        """Begin to go down: listen streams get their result, GET streams end, nothing new opens."""
+        """Begin to go down: listen streams get their result, GET streams end, nothing new opens.
+
+        Sessions that are one connection end once nothing runs in them.
+        """
         self._draining = True
         self.service.notices.drain()
         for session in self.sessions:
             session.streams.standalone.end()
+        for line in self.sessions.lines:
+            line.drain()
 
     def statistics(self) -> AppStatistics:
         """Count what is going on."""
         return AppStatistics(
             sessions=len(self.sessions),
             in_flight=self._in_flight
-            + sum(len(session.dispatcher.peer.running) for session in self.sessions),
+            + sum(len(session.dispatcher.peer.running) for session in self.sessions)
+            + sum(line.in_flight for line in self.sessions.lines),
             listeners=len(self.service.notices),
             refused=self._refused,
         )
@@ -142,15 +156,23 @@ class HTTPApp:
     # -- ASGI ----------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI connection."""
+        """Serve one ASGI connection.
+
+        Raises:
+            RuntimeError: the ASGI server does not run on Trio.
+        """
+        if not trio.lowlevel.in_trio_run():
+            await _refuse_loop(scope, receive, send)
+            return
         match scope["type"]:
             case "http":
                 await self._http(HTTPRequest.read(scope, receive), send)
             case "lifespan":
                 await self._lifespan(receive, send)
-            case _:
-                await receive()
-                await send({"type": "websocket.close", "code": 1003, "reason": "use HTTP"})
+            case "websocket":
+                await self._websocket(scope, receive, send)
+            case kind:
+                raise ValueError(f"an ASGI scope of an unknown type: {kind!r}")
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -162,17 +184,45 @@ class HTTPApp:
             nursery.cancel_scope.cancel()
         await send({"type": "lifespan.shutdown.complete"})
 
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        refusal = gate.check_source(HTTPRequest.read(scope, receive).headers, self._gate)
+        if path not in self._paths:
+            refusal = gate.Refusal(404, "Not found")
+        elif refusal is not None:
+            self._tell_refusal(refusal, HTTPRequest.read(scope, receive))
+        elif self._draining:
+            refusal = gate.Refusal(503, "The server is going down")
+        elif self.sessions.full:
+            self._refused += 1
+            refusal = gate.Refusal(503, "Too many sessions")
+        if refusal is not None:
+            await websocket.refuse(scope, receive, send, refusal.status, refusal.reason)
+            return
+        line = websocket.ASGIWebSocket(
+            receive, send, max_message=self.options.max_body, limits=self._limits
+        )
+        await self.sessions.run_line(line, partial(line.accept, scope.get("subprotocols", [])))
+
     async def _http(self, http: HTTPRequest, send: Send) -> None:
         path: str = http.scope["path"].removeprefix(http.scope.get("root_path", ""))
-        if path not in self._paths:
+        options = self.options
+        legacy = options.legacy_sse_path is not None and path in {
+            options.legacy_sse_path,
+            options.legacy_messages_path,
+        }
+        if path not in self._paths and not legacy:
             await self._probe(path, http, send)
             return
         refusal = gate.check_source(http.headers, self._gate)
         if refusal is not None:
-            logger.warning("%s: %s", refusal.reason, refusal.hint)
+            self._tell_refusal(refusal, http)
             await refuse(send, refusal.status, refusal.reason)
             return
         cors = _cors(http)
+        if path not in self._paths:
+            await self._http_sse(path, http, send, cors)
+            return
         match http.scope["method"]:
             case "POST":
                 await self._post(http, send, cors)
@@ -185,6 +235,16 @@ class HTTPApp:
             case _:
                 await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
 
+    def _tell_refusal(self, refusal: gate.Refusal, http: HTTPRequest) -> None:
+        """Log a refused Host or Origin, each one once: a flood of them must not fill the log."""
+        seen = (http.headers.get("host", "")[:200], http.headers.get("origin", "")[:200])
+        if seen in self._refused_sources or len(self._refused_sources) >= MAX_TOLD:
+            return
+        self._refused_sources.add(seen)
+        logger.warning(
+            "%s (Host %r, Origin %r): %s", refusal.reason, seen[0], seen[1] or None, refusal.hint
+        )
+
     async def _probe(self, path: str, http: HTTPRequest, send: Send) -> None:
         if http.scope["method"] not in {"GET", "HEAD"} or path not in {"/healthz", "/readyz"}:
             await respond(send, 404, b'{"error":"not found"}')
@@ -195,28 +255,59 @@ class HTTPApp:
         else:
             await respond(send, 200, b'{"status":"ready"}')
 
+    async def _http_sse(
+        self, path: str, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+    ) -> None:
+        """Serve a client of the HTTP+SSE transport."""
+        opens = path == self.options.legacy_sse_path
+        match http.scope["method"]:
+            case "GET" if opens and self._draining:
+                await refuse(send, 503, "The server is going down", headers=cors)
+            case "GET" if opens and self.sessions.full:
+                self._refused += 1
+                retry = (b"retry-after", b"1")
+                await refuse(send, 503, "Too many sessions", headers=(*cors, retry))
+            case "GET" if opens:
+                await self._legacy.get(http, send, cors)
+            case "POST" if not opens:
+                line = self._legacy.find(http)
+                if line is None:
+                    await refuse(send, 404, "Session not found: open the stream", headers=cors)
+                elif (message := await self._read(http, send, cors)) is not None:
+                    await self._legacy.post(line, message, send, cors)
+            case "OPTIONS":
+                await respond(send, 204, headers=(*cors, *_preflight(cors)))
+            case _:
+                allow = (b"allow", b"GET, OPTIONS" if opens else b"POST, OPTIONS")
+                await refuse(send, 405, "Method not allowed", headers=(*cors, allow))
+
     async def _post(self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
+        message = await self._read(http, send, cors)
+        if isinstance(message, Malformed):
+            await refuse(send, 400, message.reason, error=message.answer, headers=cors)
+        elif message is not None:
+            await self._message(message, http, send, cors)
+
+    async def _read(
+        self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+    ) -> Message | None:
+        """Read the message of a POST; None once the response has been sent."""
         refusal = gate.check_media(http.headers)
         if refusal is not None:
             await refuse(send, refusal.status, refusal.reason, headers=cors)
-            return
+            return None
         try:
             body = await http.body(self.options.max_body, self.options.body_timeout)
         except PeerGoneError:
-            return
+            return None
         except BodyTooLargeError:
             limit = self.options.max_body
             await refuse(send, 413, f"The body is larger than {limit} bytes", headers=cors)
-            return
+            return None
         except BodyTimeoutError:
-            close = (b"connection", b"close")
-            await refuse(send, 408, "The body did not arrive in time", headers=(*cors, close))
-            return
-        message = codec.decode(body, self._limits)
-        if isinstance(message, Malformed):
-            await refuse(send, 400, message.reason, error=message.answer, headers=cors)
-            return
-        await self._message(message, http, send, cors)
+            await refuse(send, 408, "The body did not arrive in time", headers=cors)
+            return None
+        return codec.decode(body, self._limits)
 
     async def _message(
         self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
@@ -240,11 +331,14 @@ class HTTPApp:
             case Request():
                 if not await self._has_room(message, send, cors):
                     return
-                self._in_flight += 1
+                listens = message.method in UNTIMED
+                self._in_flight += not listens
+                self._listening += listens
                 try:
                     await serve_request(self.service, message, http, send, self.reaper, cors)
                 finally:
-                    self._in_flight -= 1
+                    self._in_flight -= not listens
+                    self._listening -= listens
             case Notification():
                 # No notification means anything here; cancelling is closing the stream (N4).
                 await respond(send, 202, headers=cors)
@@ -255,8 +349,19 @@ class HTTPApp:
                 reason = "Invalid request: clients send no answers in this revision"
                 await refuse(send, 400, reason, headers=cors)
 
-    async def _has_room(self, message: Request, send: Send, cors: tuple[Header, ...]) -> bool:
-        if self._in_flight < self.options.max_in_flight:
+    async def _has_room(self, message: Message, send: Send, cors: tuple[Header, ...]) -> bool:
+        """Judge whether one more request may run, over all clients of both eras.
+
+        Listening is no work, so it has a limit of its own; a `ping` is always answered (LC6).
+        """
+        requests = session_requests.requests_of(message)
+        methods = {request.method for request in requests} - {"ping"}
+        if not methods:
+            return True
+        if methods <= UNTIMED:
+            if self._listening < self.options.max_listeners:
+                return True
+        elif len(self.reaper.running) - self._listening < self.options.max_in_flight:
             return True
         self._refused += 1
         error = OverloadedError("Too many requests are running")
@@ -264,7 +369,7 @@ class HTTPApp:
             send,
             503,
             error.message,
-            error=error_message(message.id, error),
+            error=error_message(message.id if isinstance(message, Request) else None, error),
             headers=(*cors, (b"retry-after", b"1")),
         )
         return False
@@ -287,7 +392,7 @@ class HTTPApp:
             )
             return
         session = await self._session(http, send, cors, message)
-        if session is not None:
+        if session is not None and await self._has_room(message, send, cors):
             await session_requests.post(session, message, http, send, cors)
 
     async def _session(
@@ -335,9 +440,24 @@ class HTTPApp:
             await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
             return
         session = await self._session(http, send, cors)
-        if session is not None:
-            self.sessions.end(session)
-            await respond(send, 204, headers=cors)
+        if session is None:
+            return
+        fault = session_requests.version_fault(session, http)
+        if fault is not None:
+            await refuse(send, 400, fault, headers=cors)
+            return
+        self.sessions.end(session)
+        await respond(send, 204, headers=cors)
+
+
+async def _refuse_loop(scope: Scope, receive: Receive, send: Send) -> None:
+    """Say at start-up, where it is seen, that this application needs Trio."""
+    reason = "mcp_trio runs on Trio: serve it with `hypercorn -k trio` or MCPServer.serve_http"
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": reason})
+        return
+    raise RuntimeError(reason)
 
 
 def _cors(http: HTTPRequest) -> tuple[Header, ...]:

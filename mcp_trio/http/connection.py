@@ -181,7 +181,7 @@ class Connection:
         draining = self._parts.context.draining
         while True:
             await self.flush()
-            if draining.is_set() and self._protocol.idle and not self._closing:
+            if draining.is_set() and self._protocol.unengaged and not self._closing:
                 self._quiet = True
                 await self._protocol.goodbye()
                 await self.flush()

@@ -59,6 +59,18 @@ class StatelessExchange:
             self.peer_gone()
             await trio.lowlevel.checkpoint()
 
+    async def ask(self, method: str, params: JSONObject) -> JSONObject:  # noqa: ARG002 - the contract
+        """Refuse: in this era nothing is asked on a stream (R1)."""
+        await trio.lowlevel.checkpoint()
+        raise MethodNotFoundError(f"{method} is no request in this era")
+
+    def bound_cleanup(self) -> None:
+        """Start the clock for the cleanup of a handler whose round has ended."""
+        self.reaper.doom(self)
+
+    def close_stream(self, retry_ms: int) -> None:
+        """Do nothing: in this era the stream is the request (N7)."""
+
     async def keep_alive(self) -> None:
         """Send a comment on this request's own stream."""
         try:

@@ -102,6 +102,11 @@ class HTTP1(H11Protocol):
         return self.stream is None and not self.connection.trailing_data[0]
 
     @property
+    def unengaged(self) -> bool:
+        """Whether no whole request head has come yet, so that a drain may close at once."""
+        return self.stream is None
+
+    @property
     def congested(self) -> bool:
         """Whether reading on would only fill memory."""
         return self._ahead > MAX_AHEAD or (self._call is not None and self._call.full)
@@ -263,7 +268,7 @@ class HTTP1(H11Protocol):
                 headers=headers,
                 http_version=request.http_version.decode("ascii"),
                 method=request.method.decode("ascii").upper(),
-                raw_path=request.target,
+                raw_path=origin_form(request.target),
                 state=self.connection_state,
             )
         )
@@ -366,6 +371,15 @@ class HTTP1(H11Protocol):
     async def _close_stream(self) -> None:
         self._call = None
         await super()._close_stream()
+
+
+def origin_form(target: bytes) -> bytes:
+    """The path and query of a target, also of one in absolute form (RFC 9112, section 3.2.2)."""
+    scheme, found, rest = target.partition(b"://")
+    if not found or scheme.lower() not in {b"http", b"https"}:
+        return target
+    _, slash, path = rest.partition(b"/")
+    return slash + path if slash else b"/"
 
 
 def readable_handshake(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -136,6 +136,11 @@ class HTTP2(H2Protocol):
         await self._flush()
         self._settle()
 
+    @property
+    def unengaged(self) -> bool:
+        """Whether no request is under way, so that a drain may close at once."""
+        return self.idle
+
     async def expire(self) -> None:
         """The deadline has passed: reset the streams whose body is late, or close if idle."""
         now = trio.current_time()

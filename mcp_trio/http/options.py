@@ -13,23 +13,31 @@ class HTTPOptions:
 
     path: str = "/mcp"
     """Where the endpoint is; the same path with a slash at the end is served too."""
+    legacy_sse_path: str | None = "/sse"
+    """Where clients of the HTTP+SSE transport open their stream; None does not serve them."""
+    legacy_messages_path: str = "/messages"
+    """Where those clients POST to."""
     allowed_hosts: frozenset[str] = frozenset()
     """Host names, without port, that are served besides the ones of the address bound:
     loopback names on loopback, any IP address elsewhere. `*` serves every name. Others get 403."""
     allowed_origins: frozenset[str] = frozenset()
     """Web origins, such as `https://app.example`, served besides the server's own (403)."""
     max_body: int = 4 * 1024 * 1024
-    """Bytes of a request body (413)."""
+    """Bytes of a request body (413), and of a WebSocket message (close code 1009)."""
     body_timeout: float = 30.0
     """Seconds for a request body to arrive (408)."""
     max_depth: int = 64
     """Nesting of a JSON body (400, -32600)."""
     max_sessions: int = 1000
-    """Sessions of the handshake era (503 with Retry-After)."""
+    """Sessions of the handshake era, WebSockets and HTTP+SSE streams (503 with Retry-After)."""
     max_in_flight: int = 1000
     """Requests that run at once, over all clients (503 with Retry-After)."""
+    max_listeners: int = 10_000
+    """`subscriptions/listen` streams open at once (503 with Retry-After). They are no work, so
+    they do not count as requests that run."""
     session_idle_timeout: float = 1800.0
-    """Seconds without a running request, an open stream or a message, then a session ends."""
+    """Seconds without a running request, an open stream or a message, then a session ends. The
+    connection of a WebSocket or HTTP+SSE session counts for nothing here, messages do."""
     sse_after: float = 2.0
     """Seconds after which a slow answer becomes a stream where streams can be resumed."""
     replay_events: int = 256

@@ -21,6 +21,8 @@ class StoredEvent:
     stream: int
     number: int
     data: bytes
+    answer: bool = False
+    """It answers a request."""
 
 
 def event_id(stream: int, number: int) -> str:

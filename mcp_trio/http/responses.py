@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from mcp_trio.errors import INVALID_REQUEST, ErrorCode
 from mcp_trio.framing.gate import Accepts
-from mcp_trio.framing.sse import COMMENT, encode_event
+from mcp_trio.framing.sse import COMMENT, encode_event, encode_retry
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error
 
@@ -64,7 +64,7 @@ class Responder:
     the response has by then.
     """
 
-    __slots__ = ("accepts", "headers", "send", "streaming")
+    __slots__ = ("accepts", "ending", "headers", "send", "streaming")
 
     def __init__(self, send: Send, accepts: Accepts, headers: tuple[Header, ...] = ()) -> None:
         self.send = send
@@ -72,6 +72,9 @@ class Responder:
         self.headers = headers
         """Added to either form."""
         self.streaming = False
+        self.ending = False
+        """The last part is on its way: from now on a client that leaves has been answered.
+        Some ASGI servers say "disconnect" as soon as they have it."""
 
     async def begin(self) -> None:
         """Make it a stream now. The second call does nothing."""
@@ -89,19 +92,26 @@ class Responder:
         """Send one event, if the client takes streams at all."""
         if self.accepts.sse:
             await self.begin()
-            await self._chunk(encode_event(data, id=id))
+            await self.chunk(encode_event(data, id=id))
 
     async def comment(self) -> None:
         """Send a line that means nothing, so that nobody thinks the stream dead."""
         if self.accepts.sse:
             await self.begin()
-            await self._chunk(COMMENT)
+            await self.chunk(COMMENT)
 
-    async def _chunk(self, data: bytes) -> None:
+    async def retry(self, milliseconds: int) -> None:
+        """Say when to come back; for a stream whose connection ends before it does (H5)."""
+        await self.begin()
+        await self.chunk(encode_retry(milliseconds))
+
+    async def chunk(self, data: bytes) -> None:
+        """Send encoded events of a stream that has begun."""
         await self.send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self, data: bytes, *, status: int = 200, id: str | None = None) -> None:  # noqa: A002 - the field's own name
         """Send the last message and end the response."""
+        self.ending = True
         if not self.streaming and self.accepts.json:
             await respond(self.send, status, data, self.headers)
             return
@@ -111,6 +121,7 @@ class Responder:
 
     async def end(self) -> None:
         """End the response without a message: an empty stream, or no content at all."""
+        self.ending = True
         if not self.streaming and not self.accepts.sse:
             await respond(self.send, 204, headers=self.headers)
             return

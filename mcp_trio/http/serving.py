@@ -103,11 +103,25 @@ class HTTPService:
             RuntimeError: this service has been run before.
         """
         self._take_turn()
-        listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
+        await self._run(await self.bind(host, port), task_status)
+
+    async def bind(self, host: str, port: int) -> list[trio.SocketListener]:
+        """Bind without serving yet, for `run_listeners`; the caller closes them if it does not.
+
+        Raises:
+            OSError: the address cannot be bound; the text names it.
+        """
+        try:
+            listeners = await trio.open_tcp_listeners(
+                port, host=host, backlog=self._settings.backlog
+            )
+        except OSError as error:
+            reason = f"cannot listen on {host} port {port}: {error.strerror or error}"
+            raise OSError(error.errno, reason) from error
         for listener in listeners:
             # Accepted sockets inherit it: a peer that vanished without a word is found in time.
             listener.socket.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
-        await self._run(listeners, task_status)
+        return listeners
 
     async def run_listeners(
         self,

@@ -70,7 +70,7 @@ async def open_session(
     answered = False
     try:
         answered = await _connected(
-            session, stream, http, partial(_answer, session, stream, responder)
+            session, stream, http, responder, partial(_answer, session, stream, responder)
         )
     finally:
         if not (accepted and answered):
@@ -83,7 +83,9 @@ async def post(
     """Serve any other POST of a session."""
     fault = version_fault(session, http)
     if fault is not None:
-        await refuse(send, 400, fault, headers=cors)
+        id_ = message.id if isinstance(message, Request) else None
+        told = error_message(id_, ProtocolError(fault))
+        await refuse(send, 400, fault, error=told, headers=cors)
         return
     if isinstance(message, Batch) and not session.side.batches:
         await refuse(
@@ -112,10 +114,11 @@ async def post(
     if not requests:
         await refuse(send, 400, "Invalid request: nothing in the batch can be read", headers=cors)
         return
-    stream = session.streams.open(ids)
+    stream = session.streams.open(ids, plain=not http.accepts.sse)
     session.dispatcher.feed(Envelope(message, None, http.headers))
     responder = Responder(send, http.accepts, cors)
-    await _connected(session, stream, http, partial(_answer, session, stream, responder))
+    carry = partial(_answer, session, stream, responder)
+    await _connected(session, stream, http, responder, carry)
 
 
 async def get(
@@ -140,7 +143,8 @@ async def get(
         number, seen = place
     responder = Responder(send, http.accepts, cors)
     stream = session.streams.find(number) or _finished(number)
-    await _connected(session, stream, http, partial(_follow, session, stream, responder, seen))
+    carry = partial(_follow, session, stream, responder, seen)
+    await _connected(session, stream, http, responder, carry)
 
 
 def _finished(number: int) -> Stream:
@@ -154,15 +158,23 @@ async def _connected(
     session: HTTPSession,
     stream: Stream,
     http: HTTPRequest,
+    responder: Responder,
     carry: Callable[[int], Awaitable[None]],
 ) -> bool:
     """Carry a stream over one connection. False if the peer left before its end."""
-    owner = stream.attach()
+
+    def peer_gone() -> None:
+        if not responder.ending:
+            gone.cancel()
+
+    # Older revisions advise against it, because their clients may not come back (H4).
+    pausable = session.side.handshake.revision.priming and http.accepts.sse
+    owner = stream.attach(pausable=pausable)
     session.connected(+1)
     gone = trio.CancelScope()
     try:
         with gone:
-            async with http.watching(gone.cancel):
+            async with http.watching(peer_gone):
                 await carry(owner)
     except trio.BrokenResourceError:
         return False
@@ -179,18 +191,29 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
     event: StoredEvent | None = None
     with trio.move_on_after(patience) as slow:
         event = await stream.take(owner)
+        # A client that takes no stream gets the answer alone.
+        while event is not None and not (event.answer or responder.accepts.sse):
+            event = await stream.take(owner)
     if not slow.cancelled_caught and stream.ended and not stream.queue:
         if event is None:
             await _over(session, responder)
-        else:
+            return
+        if event.answer:
             await responder.finish(event.data)
-        return
+            return
     if revision.priming:
         await _prime(stream, responder)
     if event is not None:
         await _send(event, revision, responder)
     while (following := await stream.take(owner)) is not None:
         await _send(following, revision, responder)
+    await _end(stream, responder, owner)
+
+
+async def _end(stream: Stream, responder: Responder, owner: int) -> None:
+    """End the connection: for good, or until the client comes back."""
+    if stream.pause is not None and stream.owner == owner:
+        await responder.retry(stream.pause.retry_ms)
     await responder.end()
 
 
@@ -211,7 +234,7 @@ async def _prime(stream: Stream, responder: Responder) -> None:
     """Send the empty event that gives the client an id to come back with (H5)."""
     if responder.accepts.sse:
         await responder.begin()
-        body = encode_event(b"", id=event_id(stream.number, 0))
+        body = encode_event(b"", id=event_id(stream.number, stream.next_number()))
         await responder.send({"type": "http.response.body", "body": body, "more_body": True})
 
 
@@ -232,7 +255,7 @@ async def _follow(
         await responder.comment()
     while (following := await _next(stream, owner, responder)) is not None:
         await _send(following, revision, responder)
-    await responder.end()
+    await _end(stream, responder, owner)
 
 
 KEEP_ALIVE = 15.0

@@ -11,14 +11,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+import attrs
 import trio
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.peer import key
+from mcp_trio.errors import ProtocolError
 from mcp_trio.http.replay import ReplayBuffer, StoredEvent
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result
+from mcp_trio.jsonrpc.messages import Batch, Error, Message, Request, Result
 from mcp_trio.wire.basic import RequestId
+
+
+@attrs.frozen
+class Pause:
+    """The wish to close the connection once event `after` has been sent (H4)."""
+
+    after: int
+    retry_ms: int
+
 
 QUEUE = 64
 """Messages that may wait for a connection that is there but slow."""
@@ -31,11 +42,14 @@ class Stream:
 
     __slots__ = (
         "_owners",
+        "_pausable",
         "_room",
         "_wake",
         "ended",
         "number",
         "owner",
+        "pause",
+        "plain",
         "queue",
         "sent",
         "waiting",
@@ -51,13 +65,24 @@ class Stream:
         self.owner: int | None = None
         """The connection that empties the queue, None while there is none."""
         self.ended = False
+        self.plain = False
+        """The client takes a single JSON answer and nothing else."""
+        self.pause: Pause | None = None
+        """Set while the connection is asked to end before the stream does."""
         self._owners = 0
+        self._pausable = False
         self._wake = trio.Event()
         self._room = trio.Event()
 
-    def attach(self) -> int:
-        """Take the stream over; a connection that had it before ends."""
+    def attach(self, *, pausable: bool = False) -> int:
+        """Take the stream over; a connection that had it before ends.
+
+        Args:
+            pausable: this connection may end before the stream does.
+        """
         self._owners += 1
+        self._pausable = pausable
+        self.pause = None
         self.owner = self._owners
         self._wake.set()
         return self.owner
@@ -65,13 +90,23 @@ class Stream:
     def detach(self, owner: int) -> None:
         """Give the stream up, if it is still this owner's."""
         if self.owner == owner:
-            self.owner = None
+            self.owner = self.pause = None
             self._room.set()
 
-    def put(self, data: bytes) -> StoredEvent:
-        """Number a message and queue it. Without a connection the oldest ones go."""
+    def release(self, retry_ms: int) -> None:
+        """Ask the connection, if there is one that can, to end after what was said so far."""
+        if self.owner is not None and self._pausable and self.pause is None and not self.ended:
+            self.pause = Pause(self.sent, retry_ms)
+            self._wake.set()
+
+    def next_number(self) -> int:
+        """Count an event; no two of a stream have the same number (H8)."""
         self.sent += 1
-        event = StoredEvent(self.number, self.sent, data)
+        return self.sent
+
+    def put(self, data: bytes, *, answer: bool = False) -> StoredEvent:
+        """Number a message and queue it. Without a connection the oldest ones go."""
+        event = StoredEvent(self.number, self.next_number(), data, answer)
         if self.owner is None and len(self.queue) >= QUEUE:
             self.queue.popleft()
         self.queue.append(event)
@@ -91,8 +126,13 @@ class Stream:
             await self._room.wait()
 
     async def take(self, owner: int) -> StoredEvent | None:
-        """Wait for the next message. None when the stream is over, or somebody else has it."""
+        """Wait for the next message.
+
+        None when the stream is over, paused, or somebody else has it.
+        """
         while owner == self.owner:
+            if self.pause and not (self.queue and self.queue[0].number <= self.pause.after):
+                return None
             if self.queue:
                 self._room.set()
                 return self.queue.popleft()
@@ -119,10 +159,11 @@ class SessionStreams:
         """True once the session is over."""
         return self._closed.is_set()
 
-    def open(self, ids: tuple[RequestId, ...]) -> Stream:
-        """Make the stream of a POST that carried these requests."""
+    def open(self, ids: tuple[RequestId, ...], *, plain: bool = False) -> Stream:
+        """Make the stream of a POST that carried these requests; see `Stream.plain`."""
         self._numbers += 1
         stream = Stream(self._numbers, ids)
+        stream.plain = plain
         self._open[stream.number] = stream
         for id_ in ids:
             self._by_id[key(id_)] = stream
@@ -151,18 +192,35 @@ class SessionStreams:
         if stream is not None:
             self._finish(stream, id_)
 
+    def release(self, id_: RequestId, retry_ms: int) -> None:
+        """Let the connection go that waits for the answer to this request; see `Stream`."""
+        stream = self._by_id.get(key(id_))
+        if stream is not None:
+            stream.release(retry_ms)
+
     # -- the Transport contract ----------------------------------------------------
 
     async def send(self, envelope: Envelope) -> None:
-        """Put a message on its stream; waits only for a connection that is there but slow."""
+        """Put a message on its stream; waits only for a connection that is there but slow.
+
+        Raises:
+            ProtocolError: a request to a client that cannot hear it here.
+        """
         related = envelope.related
         stream = self._by_id.get(key(related)) if related is not None else None
+        if isinstance(envelope.message, Request) and (stream is None or stream.plain):
+            # Never on the stream of GET, where nobody could tell whom it is about (X2).
+            raise ProtocolError(
+                "The client cannot be asked: its POST does not accept text/event-stream"
+                if stream is not None
+                else "The client cannot be asked: the request that asks is over"
+            )
         stream = stream or self.standalone
         data = codec.encode(envelope.message)
         answers = _answered(envelope.message)
         if not answers:
             await stream.room()
-        self.replay.store(stream.put(data))
+        self.replay.store(stream.put(data, answer=bool(answers)))
         if stream is not self.standalone:
             for id_ in answers:
                 self._finish(stream, id_)

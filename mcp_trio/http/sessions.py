@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
+from mcp_trio.abc import Transport
 from mcp_trio.errors import OverloadedError
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.replay import ReplayBuffer
 from mcp_trio.http.session_streams import SessionStreams
 from mcp_trio.session.context import Principal
 from mcp_trio.session.dispatch import Service
+from mcp_trio.session.line_session import LineSession
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.session.serving import ServerSide
 from mcp_trio.session.session import Dispatcher, SessionLimits
@@ -45,6 +47,7 @@ class HTTPSession:
         self.side.attach(self.dispatcher)
         self.dispatcher.on_idle_change = self.touch
         self.dispatcher.on_unanswered = self.streams.unanswered
+        self.dispatcher.on_release = self.streams.release
         self.scope = trio.CancelScope()
         self.sse_after = options.sse_after
         self._idle_timeout = options.session_idle_timeout
@@ -74,19 +77,53 @@ class HTTPSession:
 
 
 class SessionTable:
-    """All sessions of one endpoint."""
+    """All sessions of one endpoint: its own, and those that are one connection."""
 
     def __init__(self, service: Service, options: HTTPOptions, reaper: Reaper) -> None:
         self._service = service
         self._options = options
         self._reaper = reaper
         self._sessions: dict[str, HTTPSession] = {}
+        self._lines: set[LineSession] = set()
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._sessions) + len(self._lines)
 
     def __iter__(self) -> Iterator[HTTPSession]:
         return iter(tuple(self._sessions.values()))
+
+    @property
+    def lines(self) -> tuple[LineSession, ...]:
+        """The sessions that are one connection each."""
+        return tuple(self._lines)
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many sessions as allowed."""
+        return len(self) >= self._options.max_sessions
+
+    async def run_line(self, transport: Transport, accept: Callable[[], Awaitable[bool]]) -> None:
+        """Be a session on one connection until it ends. The caller has looked at `full`.
+
+        Args:
+            transport: the connection; taken over and closed.
+            accept: opens it, once the session is counted; False if the client has left.
+        """
+        options = self._options
+        session = LineSession(
+            self._service,
+            transport,
+            limits=SessionLimits(
+                max_in_flight=options.max_in_flight, cleanup_timeout=options.cleanup_timeout
+            ),
+            idle_timeout=options.session_idle_timeout,
+        )
+        self._lines.add(session)
+        try:
+            if await accept():
+                await session.run()
+        finally:
+            self._lines.discard(session)
 
     async def create(self, nursery: trio.Nursery, principal: Principal | None) -> HTTPSession:
         """Start a session.
@@ -94,7 +131,7 @@ class SessionTable:
         Raises:
             OverloadedError: there are as many as allowed.
         """
-        if len(self._sessions) >= self._options.max_sessions:
+        if self.full:
             raise OverloadedError("Too many sessions")
         session = HTTPSession(self._service, self._options, self._reaper, principal)
         self._sessions[session.id] = session

@@ -49,6 +49,7 @@ DEFAULT_LIMITS = CodecLimits()
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class EncodeError(ValueError):
@@ -84,7 +85,10 @@ def decode(data: bytes, limits: CodecLimits = DEFAULT_LIMITS) -> Message:
     try:
         value = _decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _fault(PARSE_ERROR, "Parse error: the body is not valid JSON in UTF-8")
+        return _fault(
+            PARSE_ERROR,
+            "Parse error: not JSON in UTF-8, or a number or character in it cannot be read",
+        )
     if isinstance(value, list):
         items = cast("list[object]", value)
         if not items:
@@ -206,6 +210,11 @@ def encode_value(value: object) -> bytes:
     if b"null" in data and not is_finite(value):
         raise EncodeError("cannot be written as JSON: NaN or an infinity")
     return data
+
+
+def encode_sorted(value: object) -> bytes:
+    """Write a JSON value that was read here, equal values equally: for digests."""
+    return _encode_sorted(value)
 
 
 def raw(value: object) -> msgspec.Raw:

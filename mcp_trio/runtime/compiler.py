@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from mcp_trio.catalog.operation import Operation, OperationError
+from mcp_trio.framing.param_headers import ParamHeaderError, param_headers
 from mcp_trio.json_schema import SchemaError, Validator
 from mcp_trio.runtime.adapters.base import Adapter, Plan
 from mcp_trio.runtime.adapters.rest import RestAdapter
@@ -85,7 +86,8 @@ class Compiler:
         settings = settings_of(operation, connection)
         try:
             validator = Validator(operation.input_schema)
-        except SchemaError as error:
+            param_headers(operation.input_schema)
+        except (SchemaError, ParamHeaderError) as error:
             raise OperationError(str(error), place="input_schema") from error
         try:
             plan = adapter.compile(operation, connection, settings)

@@ -8,6 +8,7 @@ the `Connections` that made them. What may be reached is `network_guard`'s quest
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from http.cookiejar import DefaultCookiePolicy
@@ -25,6 +26,8 @@ from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.network_guard import Guard, GuardedBackend, NetworkPolicy, Resolve, resolve
 from mcp_trio.runtime.secrets import Secret, mask
 
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""A header name (RFC 9110, section 5.6.2)."""
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing all clients may take."""
 
@@ -120,7 +123,7 @@ class Connection:
                 f"connection {self.name}: base_url must hold no user information, query or fragment"
             )
         for name, value in self.wire_headers().items():
-            if not name.isascii() or any(not " " <= c <= "~" for c in name + value):
+            if not _TOKEN.fullmatch(name) or any(not " " <= c <= "~" for c in value):
                 # The value is not repeated: it may be the secret.
                 raise ConfigurationError(f"connection {self.name}: header {name!r} cannot be sent")
 

@@ -158,7 +158,8 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         failure: Exception = httpcore2.ConnectError("the host name has no address")
         for index, address in enumerate(addresses):
-            left = trio.current_effective_deadline() - trio.current_time()
+            # Nothing is left once the deadline has passed or the call was cancelled.
+            left = max(0.0, trio.current_effective_deadline() - trio.current_time())
             try:
                 stream = await self._inner.connect_tcp(
                     address,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -113,6 +114,8 @@ class Output:
         status = answer.status
         told = self._told("message", context)
         text = told if isinstance(told, str) else _message(answer.body)
+        if _PAGE.match(text):
+            text = "an HTML page"
         # Before cleaning, because cutting could leave half a secret; after, because
         # cleaning decodes character references.
         text = mask(clean(mask(text)))
@@ -133,7 +136,9 @@ class Output:
             retryable=retryable,
             retry_after=answer.retry_after,
             upstream_status=status,
-            step="operator" if status in {401, 403} else None,
+            step="operator"
+            if status in {401, 403} or ((status or 0) >= 500 and not retryable)
+            else None,
         )
 
     def _told(self, part: str, context: JSONObject) -> object:
@@ -145,6 +150,15 @@ class Output:
         except MappingError:
             # The failure of the upstream must not hide behind one of its description.
             return None
+
+
+_PAGE = re.compile(r"\s*(<!doctype html|<html)\b", re.IGNORECASE)
+"""A page made for people, of which nothing is worth repeating to a model."""
+
+
+def _is_operators(status: int | None, *, retryable: bool) -> bool:
+    """Whether no argument can mend it: access, or a failure inside the upstream."""
+    return status in {401, 403} or (status is not None and status >= 500 and not retryable)
 
 
 def _is_object(value: object) -> bool:

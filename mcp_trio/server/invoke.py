@@ -147,7 +147,7 @@ class FunctionTool:
             return error_result(str(error))
         except MCPError:
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary: a tool may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: a tool may raise anything
             return self._failure(sole_cause(error))
 
     def _failure(self, error: BaseException) -> CallToolResult:

@@ -9,7 +9,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import attrs
 import msgspec
@@ -19,12 +19,14 @@ from mcp_trio.abc import Transport
 from mcp_trio.engine.paging import CursorKey
 from mcp_trio.engine.subscriptions import RESOURCE_UPDATED, Notice
 from mcp_trio.eras.admission import ServerFacts
+from mcp_trio.eras.rounds import KeyRing, RoundSettings
 from mcp_trio.errors import ConfigurationError, NotFoundError, ResourceNotFoundError
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings
 from mcp_trio.server.completions import Completer, Completions
 from mcp_trio.server.invoke import Threads, ToolOptions, function_tool
+from mcp_trio.server.line_servers import Drainable, LineServing
 from mcp_trio.server.listing import Listing
 from mcp_trio.server.prompts import PromptEntry, PromptOptions, function_prompt
 from mcp_trio.server.providers import ToolEntry, ToolProvider
@@ -37,7 +39,7 @@ from mcp_trio.server.resources import (
 )
 from mcp_trio.server.shelf import Page, Shelf, ToolShelf
 from mcp_trio.session.context import Context
-from mcp_trio.session.dispatch import Handler
+from mcp_trio.session.dispatch import Handler, sole_cause
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher, SessionLimits
@@ -60,9 +62,6 @@ from mcp_trio.wire.resources import (
     ReadResourceResult,
 )
 from mcp_trio.wire.tools import PageParams
-
-if TYPE_CHECKING:
-    from mcp_trio.http.serving import HTTPService
 
 logger = logging.getLogger("mcp_trio.server")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,11 +88,18 @@ class ServerOptions:
     """Seconds a cancelled request may shield itself for cleanup."""
     max_in_flight: int = 1000
     """Requests of one session that run at once."""
+    state_keys: tuple[bytes, ...] = ()
+    """32 bytes each; they seal what a question remembers. The first one seals, every one
+    opens. Share them between replicas; by default each process has one of its own."""
+    state_ttl: float = 900.0
+    """Seconds in which a question of the stateless era has to be answered."""
+    max_rounds: int = 8
+    """Questions in a row with which one call of the stateless era may be answered."""
     cursor_secret: bytes | None = None
     """Signs cursors. Share it between replicas; by default each process has its own."""
 
 
-class MCPServer:
+class MCPServer(LineServing):
     """A set of tools and the means to serve it.
 
     Nothing runs until one of the `serve` methods does; one server may be served over
@@ -131,9 +137,15 @@ class MCPServer:
         self.resources: Shelf[ResourceEntry] = Shelf("resource", self._changed)
         self.templates: Shelf[TemplateEntry] = Shelf("template", self._changed)
         self.completions = Completions()
+        self.rounds = RoundSettings(
+            keys=KeyRing(self.options.state_keys),
+            ttl=self.options.state_ttl,
+            max_rounds=self.options.max_rounds,
+        )
+        """How handlers ask in the stateless era."""
         self._cursors = CursorKey(self.options.cursor_secret or secrets.token_bytes(32))
         self._facts: ServerFacts | None = None
-        self._services: list[HTTPService] = []
+        self._services: list[Drainable] = []
         self.handlers: Mapping[str, Handler] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
@@ -500,16 +512,21 @@ class MCPServer:
 
         app = self.asgi_app(options, host=host, ready=ready)
         service = HTTPService(app, settings=settings, on_drain=app.drain)
+        listeners = await service.bind(host, port)
         self._services.append(service)
+        if self.notices.draining:
+            service.drain()  # told to go down before it was up
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(app.run)
                 async with trio.open_nursery() as serving:
-                    urls = await serving.start(service.run, host, port)
+                    urls = await serving.start(service.run_listeners, listeners)
                     task_status.started([url + app.options.path for url in urls])
                 nursery.cancel_scope.cancel()
         finally:
             self._services.remove(service)
+            for listener in listeners:
+                listener.socket.close()
 
     def drain(self) -> None:
         """Go down gently.
@@ -539,7 +556,11 @@ class MCPServer:
             case "stdio":
                 trio.run(until_signalled, self.serve_stdio, None)
             case "http":
-                trio.run(until_signalled, functools.partial(self._announce, **options), self.drain)
+                serve = functools.partial(self._announce, **options)
+                try:
+                    trio.run(until_signalled, serve, self.drain)
+                except BaseExceptionGroup as group:
+                    raise sole_cause(group) from None
             case _:
                 raise ConfigurationError(f"transport must be 'stdio' or 'http', not {transport!r}")
 

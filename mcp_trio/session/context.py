@@ -6,16 +6,24 @@ client something goes through the `Exchange` it was made with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import attrs
 import trio
 
 from mcp_trio.errors import InvalidParamsError
+from mcp_trio.session import questions
+from mcp_trio.session.asking import Asking
+from mcp_trio.session.forms import Elicited, Form
+from mcp_trio.session.questions import SamplingOptions
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
 from mcp_trio.wire.converter import from_wire
 from mcp_trio.wire.notices import LOG_LEVELS
+from mcp_trio.wire.roots import Root
+from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
+
+T = TypeVar("T")
 
 
 class Exchange(Protocol):
@@ -29,8 +37,44 @@ class Exchange(Protocol):
         """
         ...
 
+    async def ask(self, method: str, params: JSONObject) -> JSONObject:
+        """Send a request that belongs to the running one, and wait for its result.
+
+        Leaving early tells the client.
+
+        Raises:
+            RemoteError: the client answered with an error.
+            ProtocolError: this client cannot be asked on this stream.
+            TransportError: the line is gone.
+        """
+        ...
+
+    def bound_cleanup(self) -> None:
+        """Start the clock for the cleanup of a handler that has just been cancelled."""
+        ...
+
     async def keep_alive(self) -> None:
         """Show on a quiet stream that it is still there; nothing where there is no stream."""
+        ...
+
+    def close_stream(self, retry_ms: int) -> None:
+        """Let the connection that waits for the answer go, where the client can come back."""
+        ...
+
+
+class Watcher(Protocol):
+    """A session that can be told of changed resources."""
+
+    def watch(self, uri: str) -> None:
+        """Tell the client when the resource changes.
+
+        Raises:
+            OverloadedError: it watches too many already.
+        """
+        ...
+
+    def unwatch(self, uri: str) -> None:
+        """Stop telling it."""
         ...
 
 
@@ -73,6 +117,10 @@ class Context:
     progress_token: int | str | None = None
     log_level: Callable[[], str | None] = attrs.field(default=lambda: None)
     """The least severe level the client wants now, None for no log messages at all."""
+    watcher: Watcher | None = None
+    """Where a session's interest in resources is kept; None in the stateless era."""
+    asking: Asking = attrs.field(factory=Asking)
+    """How questions reach the client; the dispatch chooses it."""
     _progress: float | None = None
 
     @property
@@ -134,6 +182,149 @@ class Context:
             return False
         self._progress = value
         return True
+
+    async def close_stream(self, *, retry_ms: int = 500) -> None:
+        """Let the client go and come back for the rest, so that a long call holds no connection.
+
+        What was sent so far still arrives, then a `retry` field, then the end of the
+        connection; the call goes on. The client comes back with `Last-Event-ID` and gets
+        what it missed, the answer too (H4, H5). Returns at once, and may be used again.
+
+        Does nothing where no client can come back: without Streamable HTTP, in revisions
+        whose streams are not meant to be closed early, for a client that takes no stream,
+        and while no connection waits.
+
+        Args:
+            retry_ms: milliseconds after which the client should come back.
+
+        Raises:
+            ValueError: a negative time.
+        """
+        if retry_ms < 0:
+            raise ValueError("retry_ms must not be negative")
+        await trio.lowlevel.checkpoint()
+        self.exchange.close_stream(retry_ms)
+
+    # -- asking the client ---------------------------------------------------------
+
+    @overload
+    async def elicit(
+        self, message: str, schema: JSONObject, *, key: str | None = None
+    ) -> Elicited[JSONObject]: ...
+
+    @overload
+    async def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None
+    ) -> Elicited[T]: ...
+
+    async def elicit(
+        self, message: str, schema: JSONObject | type[T], *, key: str | None = None
+    ) -> Elicited[Any]:
+        """Ask the user to fill in a form (F4). Never for secrets; they need `elicit_url`.
+
+        The same call serves both eras. With a handshake the client is asked while this
+        waits. Without one the handler is cancelled here, the client gets the question as
+        its result, and when it comes back with an answer the handler runs again from the
+        start and gets that answer here. Work before a question is therefore done again,
+        except in `once`.
+
+        Args:
+            message: what the user reads.
+            schema: a JSON Schema of flat, primitive fields, or an attrs class, a dataclass
+                or a TypedDict that has them.
+            key: a name for the question, unique in the call. Without one it is known by
+                its text, which has to be the same in every run.
+
+        Returns:
+            What the user did, with the content as the class if one was given.
+
+        Raises:
+            MissingCapabilityError: the client shows no forms, or not such a one.
+            InvalidParamsError: the answer does not fit the schema.
+            RemoteError: the client answered with an error.
+            SchemaError: the schema is no form.
+            trio.Cancelled: the request is over, or this round of it; the client is told.
+        """
+        return await questions.elicit(self, message, Form(schema), key)
+
+    async def elicit_url(
+        self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None
+    ) -> Elicited[None]:
+        """Ask the user to visit a page, for what must not pass through the client (F5, F6).
+
+        `accept` means that the user agreed to go there, not that anything is done. See
+        `elicit` for what happens in time.
+
+        Args:
+            message: what the user reads.
+            url: http or https. No secret and nothing about the user may stand in it, and
+                the page must find out by itself who came.
+            elicitation_id: names the visit where the revision has that; made up by default.
+            key: see `elicit`.
+
+        Raises:
+            ValueError: no http or https URL.
+            MissingCapabilityError: the client opens no pages.
+            RemoteError: the client answered with an error.
+        """
+        return await questions.elicit_url(self, message, url, elicitation_id, key)
+
+    async def elicitation_completed(self, elicitation_id: str) -> None:
+        """Tell the client that a visit has done what it was for, where it has an id (F7)."""
+        await questions.elicitation_completed(self, elicitation_id)
+
+    async def sample(
+        self,
+        messages: str | Iterable[SamplingMessage],
+        *,
+        max_tokens: int,
+        key: str | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> CreateMessageResult:
+        """Ask the client's model (F2, F3). See `elicit` for what happens in time.
+
+        Args:
+            messages: the conversation; a string is one message of the user.
+            max_tokens: the most the model may add.
+            key: see `elicit`.
+            **options: see `SamplingOptions`.
+
+        Raises:
+            ValueError: tool uses and their results do not match.
+            MissingCapabilityError: the client has no model to offer, or none with tools.
+            RemoteError: the client answered with an error; -1 says that the user refused.
+        """
+        return await questions.sample(self, messages, max_tokens, options, key)
+
+    async def list_roots(self, *, key: str | None = None) -> list[Root]:
+        """Ask where in the file system the client lets the server work (F8).
+
+        See `elicit` for what happens in time.
+
+        Raises:
+            MissingCapabilityError: the client has no roots.
+            RemoteError: the client answered with an error.
+        """
+        return await questions.list_roots(self, key)
+
+    async def once(self, key: str, function: Callable[..., object], *args: object) -> object:
+        """Run a function one time in this call, however often its handler runs.
+
+        Its result travels with the questions, sealed, so it is there in the next run, in
+        another process too. A second use of the key waits for the first and gets its
+        result. A function that fails, or is cancelled, is run again. If the client comes
+        back without the state, the call begins anew, and so does this.
+
+        Args:
+            key: of the side effect, unique in the call.
+            function: plain or async. The result must have a JSON form and comes back as
+                such: a tuple as a list.
+            *args: its arguments.
+
+        Raises:
+            EncodeError: the result has no JSON form.
+        """
+        return await self.asking.once(key, function, *args)
 
     async def log(self, level: str, data: object, *, logger: str | None = None) -> None:
         """Send a line to the client's log, if it asked for that level (G1).

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import trio
 
 from mcp_trio.eras.admission import Admitted, ServerFacts, error_message
+from mcp_trio.eras.rounds import Round, RoundSettings, binding, open_round
 from mcp_trio.errors import HandlerFailedError, MCPError, RequestTimeoutError
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
+from mcp_trio.session.asking import Asking, LiveAsking, RoundAsking
 from mcp_trio.session.context import Context, Exchange, Principal
 from mcp_trio.session.notices import NoticeHub
+from mcp_trio.wire.converter import from_wire
+from mcp_trio.wire.rounds import ROUND_METHODS, InputResponseParams
 
 logger = logging.getLogger("mcp_trio.session")
 
@@ -47,6 +53,11 @@ class Service(Protocol):
     @property
     def request_timeout(self) -> float:
         """Seconds a request may take on this server; infinity for no limit."""
+        ...
+
+    @property
+    def rounds(self) -> RoundSettings:
+        """How questions are asked where nothing can be asked live."""
         ...
 
 
@@ -92,22 +103,66 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
     try:
         result = admitted.era.own(method.name, service.facts)
         if result is None:
-            result = await service.handlers[method.name](context, admitted.params)
+            result = await _handle(service, admitted, context)
         return Result(request.id, admitted.era.seal(method, result, service.facts))
     except MCPError as error:
-        return error_message(request.id, error)
+        return error_message(request.id, admitted.era.fault(error))
     except Exception as error:  # noqa: BLE001 - the boundary: a handler may raise anything
         known = sole_cause(error)
         if isinstance(known, MCPError):
-            return error_message(request.id, known)
+            return error_message(request.id, admitted.era.fault(known))
         return error_message(request.id, handler_failed(method.name, known))
+    except SystemExit as error:  # a library that gives up ends its request, not the server
+        return error_message(request.id, handler_failed(method.name, error))
     except BaseExceptionGroup as group:
         # Failures beside a cancellation: the failures are answered for, and the cancellation
         # comes again at the next checkpoint. KeyboardInterrupt and its like go on.
         _, rest = group.split(trio.Cancelled)
-        if rest is None or rest.split(Exception)[1] is not None:
+        if rest is None or rest.split((Exception, SystemExit))[1] is not None:
             raise
         return error_message(request.id, handler_failed(method.name, rest))
+
+
+async def _handle(service: Service, admitted: Admitted, context: Context) -> object:
+    """Run the handler with the means to ask; its result may be a question."""
+    asking = context.asking = _asking(service, admitted, context)
+    handler = service.handlers[admitted.method.name]
+    try:
+        if isinstance(asking, RoundAsking):
+            return await asking.run(partial(handler, context, admitted.params))
+        return await handler(context, admitted.params)
+    finally:
+        asking.close()
+
+
+def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
+    """Choose how this request asks.
+
+    Raises:
+        InvalidParamsError: the state it brought back is not valid.
+    """
+    if not admitted.era.revision.stateless:
+        return LiveAsking(context.exchange)
+    params = admitted.request.params or {}
+    if admitted.method.name not in ROUND_METHODS:
+        return Asking()
+    asking = RoundAsking(context.exchange, partial(_open_round, service, admitted, context))
+    if "inputResponses" in params or "requestState" in params:
+        _ = asking.book  # what is not valid is refused before the handler runs
+    return asking
+
+
+def _open_round(service: Service, admitted: Admitted, context: Context) -> Round:
+    params = admitted.request.params or {}
+    brought = from_wire(params, InputResponseParams, admitted.era.revision)
+    subject = None if context.principal is None else context.principal.subject
+    return open_round(
+        service.rounds,
+        lambda: binding(service.facts.info.name, subject, admitted.method.name, params),
+        state=brought.request_state,
+        responses=brought.input_responses,
+        now=time.time(),
+    )
 
 
 def sole_cause(error: BaseException) -> BaseException:

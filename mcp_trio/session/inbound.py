@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.eras.admission import error_message
-from mcp_trio.errors import MCPError, MethodNotFoundError
+from mcp_trio.errors import MCPError, MethodNotFoundError, RequestCancelledError
 from mcp_trio.jsonrpc.messages import Error, Message, Notification, Request, Result
 from mcp_trio.session.dispatch import handler_failed, sole_cause
 from mcp_trio.wire import JSONObject, RequestId
@@ -22,11 +22,25 @@ class Line(Protocol):
         """Send a message, beside one of the peer's running requests if it belongs to it."""
         ...
 
+    async def call(
+        self, method: str, params: JSONObject, *, related: RequestId | None = None
+    ) -> JSONObject:
+        """Send a request and wait for its result, beside one of the peer's running requests."""
+        ...
+
+    def doom(self, inbound: Inbound) -> None:
+        """Start the clock for the cleanup of a cancelled handler."""
+        ...
+
+    def release(self, id_: RequestId, retry_ms: int) -> None:
+        """Let the connection that waits for this request's answer go."""
+        ...
+
 
 class Inbound:
     """One running request of the peer: its scope, its task, and the line back."""
 
-    __slots__ = ("line", "reason", "request", "scope", "task")
+    __slots__ = ("line", "reason", "related", "request", "scope", "task")
 
     def __init__(self, line: Line, request: Request) -> None:
         self.line = line
@@ -34,6 +48,8 @@ class Inbound:
         self.scope = trio.CancelScope()
         self.reason: str | None = None
         """Why the peer cancelled it; None while it did not."""
+        self.related: RequestId | None = None
+        """The call of ours on whose stream it came, where the transport has such streams."""
         self.task: trio.lowlevel.Task
 
     @property
@@ -46,8 +62,22 @@ class Inbound:
         if self.reason is None:
             await self.line.send(Notification(method, params), related=self.request.id)
 
+    async def ask(self, method: str, params: JSONObject) -> JSONObject:
+        """Send a request that belongs to this one; see `context.Exchange`."""
+        if self.reason is not None:
+            raise RequestCancelledError("the request that asks was cancelled")
+        return await self.line.call(method, params, related=self.request.id)
+
+    def bound_cleanup(self) -> None:
+        """Start the clock for the cleanup; see `context.Exchange`."""
+        self.line.doom(self)
+
     async def keep_alive(self) -> None:
         """Do nothing: the line is kept alive by what it carries."""
+
+    def close_stream(self, retry_ms: int) -> None:
+        """Let the connection go, if this request has one of its own; see `context.Exchange`."""
+        self.line.release(self.request.id, retry_ms)
 
 
 Runner: TypeAlias = Callable[[Inbound], Awaitable[Result | Error]]

@@ -25,7 +25,9 @@ from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.session import Dispatcher, SessionLimits
 from mcp_trio.wire.notices import SubscriptionFilter
 
-EVERYTHING = SubscriptionFilter(tools_list_changed=True)
+EVERYTHING = SubscriptionFilter(
+    tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+)
 """Handshake clients do not choose: what is declared as listChanged is told."""
 
 
@@ -49,6 +51,14 @@ class ServerSide:
             return
         if self._mailbox.put(notice):
             self._dispatcher.spawn(self._flush)
+
+    def watch(self, uri: str) -> None:
+        """Tell this client when a resource changes; see `context.Watcher`."""
+        self._mailbox.watch(uri)
+
+    def unwatch(self, uri: str) -> None:
+        """Stop telling it."""
+        self._mailbox.unwatch(uri)
 
     async def _flush(self) -> None:
         dispatcher = self._dispatcher
@@ -80,6 +90,8 @@ class ServerSide:
             context = make_context(
                 self.service, admitted, inbound, inbound.scope, principal=self.principal
             )
+            if admitted.era is self.handshake:
+                context.watcher = self
             return await dispatch(self.service, admitted, context)
 
         return run

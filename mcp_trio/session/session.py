@@ -122,13 +122,16 @@ class Dispatcher:
         self._malformed = 0
         self._tasks = 0
         self._farewells: deque[_Farewell] = deque()
-        self._room = trio.Event()
+        self._room = trio.lowlevel.ParkingLot()
+        """Where those wait who wait for a task of this session to end."""
         self.stamp: Stamp | None = None
         """Completes what this side sends; a client sets it once it knows the era."""
         self.on_idle_change: Callable[[], None] | None = None
         """Called when the number of running requests becomes zero or stops being zero."""
         self.on_unanswered: Callable[[RequestId], None] | None = None
         """Called with the id of a request that will get no answer, because it was cancelled."""
+        self.on_release: Callable[[RequestId, int], None] | None = None
+        """Called when a request lets the connection go that waits for its answer."""
 
     # -- running -----------------------------------------------------------------
 
@@ -166,8 +169,7 @@ class Dispatcher:
             while True:
                 # A peer that asks faster than it reads our answers has to wait for them.
                 while self._tasks > 2 * self.limits.max_in_flight:
-                    self._room = trio.Event()
-                    await self._room.wait()
+                    await self._room.park()
                 self.feed(await self.transport.receive())
         except trio.EndOfChannel:
             pass
@@ -175,9 +177,13 @@ class Dispatcher:
     async def _drain(self) -> None:
         if self._tasks and self.limits.drain_on_eof:
             with trio.move_on_after(self.limits.drain_on_eof):
-                while self._tasks:
-                    self._room = trio.Event()
-                    await self._room.wait()
+                await self.quiet()
+
+    async def quiet(self) -> None:
+        """Wait until no request of the peer runs and every answer is with the transport."""
+        await trio.lowlevel.checkpoint()
+        while self._tasks:
+            await self._room.park()
 
     def _end(self, reason: MCPError) -> None:
         """Close the books: nothing new starts, nobody waits any more."""
@@ -214,7 +220,7 @@ class Dispatcher:
         message = envelope.message
         match message:
             case Request():
-                self._feed_request(message, envelope.headers)
+                self._feed_request(message, envelope)
             case Notification():
                 self._feed_notification(message)
             case Result() | Error():
@@ -244,10 +250,12 @@ class Dispatcher:
             await function(*args)
         finally:
             self._tasks -= 1
-            self._room.set()
+            self._room.unpark_all()
 
     def _admit(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
         try:
+            if self._closed is not None:
+                raise self._closed_error()  # HTTP may still bring one, and nothing would run it
             if len(self.peer.running) >= self.limits.max_in_flight:
                 raise OverloadedError("too many requests are running in this session")
             inbound = Inbound(self, request)
@@ -263,8 +271,10 @@ class Dispatcher:
             self.on_idle_change()
         return _Accepted(inbound, runner)
 
-    def _feed_request(self, request: Request, headers: Mapping[str, str] | None) -> None:
-        accepted = self._admit(request, headers)
+    def _feed_request(self, request: Request, envelope: Envelope) -> None:
+        accepted = self._admit(request, envelope.headers)
+        if isinstance(accepted, _Accepted):
+            accepted.inbound.related = envelope.related
         if isinstance(accepted, Error):
             self.spawn(self._answer, accepted, request.id)
         else:
@@ -393,6 +403,10 @@ class Dispatcher:
 
     def _doom(self, inbound: Inbound) -> None:
         inbound.scope.cancel()
+        self.doom(inbound)
+
+    def doom(self, inbound: Inbound) -> None:
+        """Start the clock for the cleanup of a request whose handler was cancelled."""
         self.reaper.doom(inbound)
 
     def _progressed(self, params: JSONObject) -> None:
@@ -422,6 +436,11 @@ class Dispatcher:
         if pending is not None:
             pending.settle(TransportError(reason))
 
+    def release(self, id_: RequestId, retry_ms: int) -> None:
+        """Let the connection of a request go; nothing where all share one line."""
+        if self.on_release is not None:
+            self.on_release(id_, retry_ms)
+
     # -- outbound ----------------------------------------------------------------
 
     async def send(self, message: Message, *, related: RequestId | None = None) -> None:
@@ -435,7 +454,7 @@ class Dispatcher:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise self._closed_error()
         headers = None
-        if self.stamp is not None and isinstance(message, Request | Notification):
+        if self.stamp is not None and not isinstance(message, Batch | Malformed):
             headers = self.stamp.headers(message)
         await self.transport.send(Envelope(message, related, headers))
 
@@ -466,6 +485,7 @@ class Dispatcher:
         timeout: float = math.inf,  # noqa: ASYNC109 - the peer has to be told, so a scope outside is not enough
         on_progress: ProgressCallback | None = None,
         on_notification: NotificationCallback | None = None,
+        related: RequestId | None = None,
     ) -> JSONObject:
         """Send a request and wait for its result.
 
@@ -479,6 +499,7 @@ class Dispatcher:
             on_progress: called in this task with progress, total and message.
             on_notification: called, synchronously in the reader, with each notification
                 that names this request as its subscription.
+            related: the peer's running request it belongs to, if any.
 
         Raises:
             RemoteError: the peer answered with an error.
@@ -498,15 +519,32 @@ class Dispatcher:
         reason = "the caller went away"
         try:
             with trio.move_on_after(timeout):
-                await self.send(Request(id_, method, params))
+                try:
+                    await self.send(Request(id_, method, params), related=related)
+                except MCPError:
+                    self.peer.abandon(id_)  # it never left, so there is nothing to take back
+                    raise
                 return await pending.wait()
             reason = "timeout"
             raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
         finally:
             if self.peer.abandon(id_) and self._closed is None:
-                await self._tell_abandoned(id_, method, reason)
+                self._end_questions_of(id_)
+                await self._tell_abandoned(id_, method, reason, related)
 
-    async def _tell_abandoned(self, id_: int, method: str, reason: str) -> None:
+    def _end_questions_of(self, id_: int) -> None:
+        """Cancel what the peer asked on the stream of a call that nobody waits for any more.
+
+        The peer's own word for it could come on that very stream, which is closed.
+        """
+        for inbound in tuple(self.peer.running.values()):
+            if inbound.related == id_:
+                inbound.reason = inbound.reason or "the call it belongs to was given up"
+                self._doom(inbound)
+
+    async def _tell_abandoned(
+        self, id_: int, method: str, reason: str, related: RequestId | None
+    ) -> None:
         """Tell the peer, and wait for that a second at most.
 
         The telling itself is a task of the session: when thousands of calls are cancelled
@@ -514,7 +552,7 @@ class Dispatcher:
         """
         if self.transport.abandon(id_) or method == "initialize" or self._nursery is None:
             return
-        farewell = _Farewell({"requestId": id_, "reason": reason})
+        farewell = _Farewell({"requestId": id_, "reason": reason}, related)
         self._farewells.append(farewell)
         if len(self._farewells) == 1:
             self.spawn(self._say_farewells)
@@ -525,7 +563,8 @@ class Dispatcher:
         try:
             while self._farewells:
                 # It stays in the queue while it is sent, which keeps this task the only one.
-                await self.notify("notifications/cancelled", self._farewells[0].params)
+                first = self._farewells[0]
+                await self.notify("notifications/cancelled", first.params, related=first.related)
                 self._farewells.popleft().said.set()
         except MCPError:
             logger.debug("the peer is gone and needs no cancellations")
@@ -539,6 +578,7 @@ class _Farewell:
     """A cancellation on its way to the peer."""
 
     params: JSONObject
+    related: RequestId | None
     said: trio.Event = attrs.field(factory=trio.Event)
 
 

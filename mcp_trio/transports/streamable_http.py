@@ -7,7 +7,8 @@ read: which headers go with a message was decided by the era's stamp.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import httpx2
 import trio
@@ -15,7 +16,7 @@ import trio
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import TransportClosedError, TransportError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
-from mcp_trio.framing.headers import SESSION_ID
+from mcp_trio.framing.headers import LAST_EVENT_ID, SESSION_ID
 from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Malformed, Message, Request, Result
@@ -24,6 +25,12 @@ from mcp_trio.wire.basic import RequestId
 MAX_EVENT = 16 * 1024 * 1024
 CLOSE_TIMEOUT = 2.0
 """Seconds that ending the session may take."""
+DEFAULT_RETRY = 1000
+"""Milliseconds before we come back to a broken stream, where the server did not say."""
+MIN_RETRY = 10
+"""Milliseconds that we wait even for a server that would have us at once."""
+MAX_IDLE = 5
+"""Times in a row that we come back and get nothing; then the request is lost."""
 
 
 class StreamableHTTPTransport:
@@ -95,32 +102,64 @@ class StreamableHTTPTransport:
     ) -> None:
         try:
             with scope:
-                try:
-                    async with self._client.stream(
-                        "POST", self._url, content=body, headers=headers
-                    ) as response:
-                        await self._answer(id_, response)
-                except (httpx2.HTTPError, EventTooLargeError) as error:
-                    await self._lost(id_, f"POST failed: {type(error).__name__} {error}".rstrip())
+                place = _Place()
+                reason = await self._exchange(id_, place, "POST", headers, body)
+                while reason is not None:
+                    if not place.can_come_back or self.session_id is None:
+                        await self._lost(id_, reason)
+                        return
+                    await trio.sleep(place.pause / 1000)
+                    reason = await self._exchange(id_, place, "GET", self._resuming(headers, place))
         finally:
             if self._requests.get(id_) is scope:
                 del self._requests[id_]
 
+    def _resuming(self, headers: dict[str, str], place: _Place) -> dict[str, str]:
+        """The header fields of the GET that goes on with a broken stream (H5, H8)."""
+        kept = {name: value for name, value in headers.items() if name != "content-type"}
+        return {**kept, "accept": EVENT_STREAM, LAST_EVENT_ID: place.last_id or ""}
+
+    async def _exchange(
+        self,
+        id_: RequestId,
+        place: _Place,
+        method: str,
+        headers: dict[str, str],
+        body: bytes | None = None,
+    ) -> str | None:
+        """Carry one connection. None if the request is settled, else why it is not."""
+        decoder = SSEDecoder(self._max_event)
+        try:
+            async with self._client.stream(
+                method, self._url, content=body, headers=headers
+            ) as response:
+                return await self._answer(id_, response, decoder)
+        except EventTooLargeError as error:
+            await self._lost(id_, str(error))
+            return None
+        except httpx2.HTTPError as error:
+            return f"{method} failed: {type(error).__name__} {error}".rstrip()
+        finally:
+            place.note(decoder)
+
     async def _lost(self, id_: RequestId, reason: str) -> None:
         await self._arrived.send(Envelope(Malformed(reason, None), id_))
 
-    async def _answer(self, id_: RequestId, response: httpx2.Response) -> None:
+    async def _answer(
+        self, id_: RequestId, response: httpx2.Response, decoder: SSEDecoder
+    ) -> str | None:
+        """Take a response in. None if the request is settled, else why it is not."""
         if SESSION_ID in response.headers and response.is_success:
             self.session_id = response.headers[SESSION_ID]
         media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media == EVENT_STREAM:
             answered = False
-            async for message in self._events(response):
-                answered = answered or _answers(message, id_)
-                await self._arrived.send(Envelope(message))
-            if not answered:
-                await self._lost(id_, "the stream ended before the answer")
-            return
+            async with aclosing(self._events(response, decoder)) as messages:
+                async for message in messages:
+                    answered = answered or _answers(message, id_)
+                    related = id_ if isinstance(message, Request) else None
+                    await self._arrived.send(Envelope(message, related))
+            return None if answered else "the stream ended before the answer"
         body = await self._read(response) if media == JSON else b""
         match codec.decode(body):
             case Result() as result if result.id == id_:
@@ -131,21 +170,26 @@ class StreamableHTTPTransport:
                 await self._arrived.send(Envelope(answer))
             case _:
                 await self._lost(id_, f"the server answered {response.status_code} without a reply")
+        return None
 
     async def _read(self, response: httpx2.Response) -> bytes:
         body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > self._max_event:
-                raise EventTooLargeError(f"an answer is larger than {self._max_event} bytes")
+        async with aclosing(response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > self._max_event:
+                    raise EventTooLargeError(f"an answer is larger than {self._max_event} bytes")
         return bytes(body)
 
-    async def _events(self, response: httpx2.Response) -> AsyncIterator[Message]:
-        decoder = SSEDecoder(self._max_event)
-        async for chunk in response.aiter_bytes():
-            for event in decoder.receive(chunk):
-                if event.data and event.event == "message":
-                    yield codec.decode(event.data.encode())
+    async def _events(
+        self, response: httpx2.Response, decoder: SSEDecoder
+    ) -> AsyncGenerator[Message]:
+        # Whoever leaves it half read closes it: left to the collector, the pool learns late.
+        async with aclosing(response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                for event in decoder.receive(chunk):
+                    if event.data and event.event == "message":
+                        yield codec.decode(event.data.encode())
 
     async def listen(self, headers: dict[str, str]) -> None:
         """Open the stream of messages that belong to no request; does not wait for it.
@@ -165,8 +209,10 @@ class StreamableHTTPTransport:
                 async with self._client.stream("GET", self._url, headers=headers) as response:
                     media = response.headers.get("content-type", "")
                     if response.is_success and media.startswith(EVENT_STREAM):
-                        async for message in self._events(response):
-                            await self._arrived.send(Envelope(message))
+                        decoder = SSEDecoder(self._max_event)
+                        async with aclosing(self._events(response, decoder)) as messages:
+                            async for message in messages:
+                                await self._arrived.send(Envelope(message))
             except (httpx2.HTTPError, EventTooLargeError):
                 self._stream = None
 
@@ -189,6 +235,9 @@ class StreamableHTTPTransport:
         if self._closing.is_set():
             return
         self._closing.set()
+        if self._nursery is not None:
+            # Before the channel closes: an answer that comes just now finds its task cancelled.
+            self._nursery.cancel_scope.cancel()
         try:
             if self.session_id is not None:
                 with trio.move_on_after(CLOSE_TIMEOUT):
@@ -198,6 +247,30 @@ class StreamableHTTPTransport:
         finally:
             self._arrived.close()
             self._incoming.close()
+
+
+class _Place:
+    """Where in a request's stream we are, and how to get back there."""
+
+    def __init__(self) -> None:
+        self.last_id: str | None = None
+        self.pause = DEFAULT_RETRY
+        """Milliseconds to wait before coming back, as the server wishes (H5)."""
+        self._idle = -1
+        """Connections in a row that brought nothing; the first one is the POST."""
+
+    @property
+    def can_come_back(self) -> bool:
+        """Whether the server gave us an id, and coming back has not been in vain too often."""
+        return self.last_id is not None and self._idle < MAX_IDLE
+
+    def note(self, decoder: SSEDecoder) -> None:
+        """Learn from a connection that has ended."""
+        # A server that says when to come back means to go on: that is no failure.
+        self._idle = 0 if decoder.last_id or decoder.retry is not None else self._idle + 1
+        self.last_id = decoder.last_id or self.last_id
+        if decoder.retry is not None:
+            self.pause = max(decoder.retry, MIN_RETRY)
 
 
 def _answers(message: Message, id_: RequestId) -> bool:

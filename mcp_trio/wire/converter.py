@@ -187,7 +187,7 @@ def _register_collections(converter: cattrs.Converter) -> None:
         cls = next((cls for cls in get_args(target) if getattr(cls, KIND) == tag), None)
         if cls is None:
             raise TypeError("unknown content type")
-        return cast("Any", converter.structure(value, cls))
+        return converter.structure(value, cls)
 
     converter.register_structure_hook_func(_is_content, structure_content)
     blocks = list_structure_factory(SamplingBlocks, converter)

@@ -8,8 +8,6 @@ from mcp_trio.wire.basic import JSONObject
 from mcp_trio.wire.marks import optional
 from mcp_trio.wire.revisions import R2025_06_18, R2025_11_25, Revision
 
-ACTIONS = ("accept", "decline", "cancel")
-
 
 @attrs.frozen(kw_only=True)
 class ElicitParams:
@@ -53,7 +51,7 @@ def pages_exist(revision: Revision) -> bool:
 
 def pages_have_ids(revision: Revision) -> bool:
     """Tell whether a visit to a page has an id, by which its end is told."""
-    return revision >= R2025_11_25 and R2025_11_25 >= revision
+    return revision is R2025_11_25
 
 
 def rich_forms(revision: Revision) -> bool:

@@ -91,9 +91,13 @@ class Service:
         return code
 
     def close(self):
-        if self.process.poll() is None:
+        self.process.terminate()  # killed, it would leave its folder behind
+        try:
+            self.process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+            raise
         self.process.stdout.close()
         self.process.stderr.close()
 
@@ -355,6 +359,12 @@ CONNECTION = '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\
             CONNECTION + '[connections.a.auth]\nkind = "bearer"\nsecret = "plain"\n',
             "unknown keys secret",
         ),
+        ('[catalog]\nregistry = "r"\n[server]\nallowed_hosts = "*"\n', "must be a list of strings"),
+        ('[catalog]\nregistry = "r"\n[server]\npath = "/healthz"\n', "server.path"),
+        ('[catalog]\nregistry = "r"\ninterval = nan\n', "must be a finite number"),
+        ('[catalog]\nregistry = "r"\n[server]\ngrace_period = nan\n', "must be a finite number"),
+        (CONNECTION + 'ca_file = "none.pem"\n', "cannot use its ca_file"),
+        (CONNECTION + '[connections.a.headers]\n"X Y" = "z"\n', "header"),
         ("not toml", "is not TOML"),
     ],
 )
@@ -375,12 +385,45 @@ def test_a_configuration_that_is_not_there_and_wrong_usage(tmp_path):
 
 def test_an_address_that_is_taken_is_explained():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run("serve", "--demo", "--port", str(taken.getsockname()[1]))
+        port = str(taken.getsockname()[1])
+        done = run("serve", "--demo", "--port", port)
     assert done.returncode == 1
-    assert "in use" in done.stderr
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_help_names_the_commands():
     assert "serve" in run("--help").stdout
     assert "--demo" in run("serve", "--help").stdout
+
+
+STOPPED_AT_ONCE = """
+import signal, tempfile
+from mcp_trio.cli import main
+
+make = tempfile.mkdtemp
+
+def make_and_stop(*args, **options):
+    folder = make(*args, **options)
+    print(folder, flush=True)
+    signal.raise_signal(signal.SIGTERM)
+    return folder
+
+tempfile.mkdtemp = make_and_stop
+main(["serve", "--demo", "--port", "0"])
+"""
+
+
+def test_a_signal_while_the_demo_starts_ends_it_cleanly():
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_AT_ONCE],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    folder = Path(done.stdout.strip())
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert folder.name.startswith("mcp-trio-demo-")
+    assert not folder.exists()

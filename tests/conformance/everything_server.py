@@ -73,6 +73,20 @@ Region = Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"
 server = mcp_trio.MCPServer("mcp-trio-everything", version="1.0.0")
 
 
+def form(**fields: JSONObject) -> JSONObject:
+    """A form in which every field has to be filled in."""
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+TEXT: JSONObject = {"type": "string"}
+YES_OR_NO: JSONObject = {"type": "boolean"}
+OPTIONS = [f"option{number}" for number in (1, 2, 3)]
+TITLED = [
+    {"const": f"value{number}", "title": f"{title} Option"}
+    for number, title in enumerate(("First", "Second", "Third"), start=1)
+]
+
+
 # First in the list on purpose: the header scenarios call whatever tool stands there.
 @server.tool
 async def test_simple_text() -> ContentBlock:
@@ -162,9 +176,10 @@ async def test_missing_capability(ctx: Context) -> ContentBlock:
 
 
 @server.tool
-async def test_streaming_elicitation() -> ContentBlock:
-    """Answer at once; the suite looks for requests on the stream, which must not be there."""
-    return TextContent(text="Nothing was asked")
+async def test_streaming_elicitation(ctx: Context) -> ContentBlock:
+    """Ask; the suite looks for requests on the stream, which must not be there."""
+    answer = await ctx.elicit("Go on?", form(ok={"type": "boolean"}))
+    return TextContent(text=f"The user said {answer.action}")
 
 
 @server.tool
@@ -267,6 +282,162 @@ async def test_reconnection(ctx: Context) -> ContentBlock:
     await ctx.close_stream(retry_ms=100)
     await trio.sleep(PAUSE)
     return TextContent(text="The client came back for this")
+
+
+# -- asking, in both eras ------------------------------------------------------------
+
+
+def told(answer: mcp_trio.Elicited[JSONObject]) -> ContentBlock:
+    """What the user did, in words."""
+    content = json.dumps(answer.content)
+    return TextContent(text=f"Elicitation completed: action={answer.action}, content={content}")
+
+
+@server.tool
+async def test_sampling(ctx: Context, prompt: str) -> ContentBlock:
+    """Let the client's model answer."""
+    answer = await ctx.sample(prompt, max_tokens=100)
+    return TextContent(text=f"LLM response: {answer.text}")
+
+
+@server.tool
+async def test_elicitation(ctx: Context, message: str) -> ContentBlock:
+    """Ask the user for a name and an address."""
+    fields = form(
+        username={**TEXT, "description": "User's response"},
+        email={**TEXT, "description": "User's email address"},
+    )
+    return told(await ctx.elicit(message, fields))
+
+
+@server.tool
+async def test_elicitation_sep1034_defaults(ctx: Context) -> ContentBlock:
+    """Ask with a default of every primitive kind."""
+    fields: JSONObject = {
+        "name": {"type": "string", "default": "John Doe"},
+        "age": {"type": "integer", "default": 30},
+        "score": {"type": "number", "default": 95.5},
+        "status": {
+            "type": "string",
+            "enum": ["active", "inactive", "pending"],
+            "default": "active",
+        },
+        "verified": {"type": "boolean", "default": True},
+    }
+    return told(
+        await ctx.elicit("Please check the defaults", {"type": "object", "properties": fields})
+    )
+
+
+@server.tool
+async def test_elicitation_sep1330_enums(ctx: Context) -> ContentBlock:
+    """Ask with every shape of a choice."""
+    names = [f"Option {number}" for number in ("One", "Two", "Three")]
+    fields: JSONObject = {
+        "untitledSingle": {"type": "string", "enum": OPTIONS},
+        "titledSingle": {"type": "string", "oneOf": TITLED},
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": names},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": OPTIONS}},
+        "titledMulti": {"type": "array", "items": {"anyOf": TITLED}},
+    }
+    return told(await ctx.elicit("Please choose", {"type": "object", "properties": fields}))
+
+
+@server.tool
+async def test_input_required_result_elicitation(ctx: Context) -> ContentBlock:
+    """Ask for a name and greet."""
+    answer = await ctx.elicit("What is your name?", form(name=TEXT), key="user_name")
+    return TextContent(text=f"Hello, {(answer.content or {}).get('name', 'stranger')}!")
+
+
+@server.tool
+async def test_input_required_result_sampling(ctx: Context) -> ContentBlock:
+    """Ask the model for a capital."""
+    answer = await ctx.sample(
+        "What is the capital of France?", max_tokens=100, key="capital_question"
+    )
+    return TextContent(text=f"The model says: {answer.text}")
+
+
+@server.tool
+async def test_input_required_result_list_roots(ctx: Context) -> ContentBlock:
+    """Ask for the roots."""
+    roots = await ctx.list_roots(key="client_roots")
+    return TextContent(text=f"Client roots: {', '.join(root.uri for root in roots)}")
+
+
+@server.tool
+async def test_input_required_result_request_state(ctx: Context) -> ContentBlock:
+    """Ask to confirm; that this runs again at all shows that the state was good."""
+    answer = await ctx.elicit("Please confirm", form(ok=YES_OR_NO), key="confirm")
+    return TextContent(text=f"state-ok: {answer.action}")
+
+
+@server.tool
+async def test_input_required_result_multiple_inputs(ctx: Context) -> ContentBlock:
+    """Ask three things in one round."""
+    said: dict[str, str] = {}
+
+    async def name() -> None:
+        answer = await ctx.elicit("What is your name?", form(name=TEXT), key="user_name")
+        said["name"] = str((answer.content or {}).get("name"))
+
+    async def greeting() -> None:
+        answer = await ctx.sample("Generate a greeting", max_tokens=50, key="greeting")
+        said["greeting"] = answer.text
+
+    async def roots() -> None:
+        said["roots"] = str(len(await ctx.list_roots(key="client_roots")))
+
+    async with trio.open_nursery() as nursery:
+        for ask in (name, greeting, roots):
+            nursery.start_soon(ask)
+    return TextContent(text=f"{said['greeting']}, {said['name']}: {said['roots']} roots")
+
+
+@server.tool
+async def test_input_required_result_multi_round(ctx: Context) -> ContentBlock:
+    """Ask two things, one after the other."""
+    one = await ctx.elicit("Step 1: What is your name?", form(name=TEXT), key="step1")
+    two = await ctx.elicit("Step 2: What is your favorite color?", form(color=TEXT), key="step2")
+    return TextContent(text=f"{one.content} and {two.content}")
+
+
+@server.tool
+async def test_input_required_result_tampered_state(ctx: Context) -> ContentBlock:
+    """Ask once; a state that was changed on the way is refused."""
+    answer = await ctx.elicit("Please confirm", form(ok=YES_OR_NO), key="ok")
+    return TextContent(text=f"The state was intact: {answer.action}")
+
+
+@server.tool
+async def test_input_required_result_capabilities(ctx: Context) -> ContentBlock:
+    """Ask whatever the client offers."""
+    asked: list[str] = []
+    offered = ctx.client_capabilities
+
+    async def user() -> None:
+        await ctx.elicit("What is your name?", form(name=TEXT), key="user_name")
+        asked.append("elicitation")
+
+    async def model() -> None:
+        await ctx.sample("Generate a greeting", max_tokens=50, key="greeting")
+        asked.append("sampling")
+
+    async with trio.open_nursery() as nursery:
+        if offered.elicitation is not None:
+            nursery.start_soon(user)
+        if offered.sampling is not None:
+            nursery.start_soon(model)
+    return TextContent(text=f"Asked: {', '.join(sorted(asked))}")
+
+
+@server.prompt
+async def test_input_required_result_prompt(ctx: Context) -> str:
+    """A prompt that needs the user."""
+    fields = form(context=TEXT)
+    answer = await ctx.elicit("What context should the prompt use?", fields, key="user_context")
+    return f"Use this context: {(answer.content or {}).get('context')}"
 
 
 async def contact() -> ContentBlock:

@@ -85,6 +85,10 @@ class Client:
         self.nursery = nursery
         self.extension = True
         """Offer the disconnect callback of our own connection loop; False is any other server."""
+        self.hasty = False
+        """Say "disconnect" as soon as the answer is complete, as some ASGI servers do."""
+        self.root_path = ""
+        """Where the application is mounted."""
 
     def start(
         self,
@@ -93,6 +97,7 @@ class Client:
         body: bytes | None = b"",
         headers: dict[str, str | None] | None = None,
         path: str = "/mcp",
+        query: bytes = b"",
     ) -> Response:
         """Begin a request. A body of None never comes."""
         fields = {**BASE, **(headers or {})}
@@ -107,6 +112,8 @@ class Client:
             "type": "http",
             "method": method,
             "path": path,
+            "query_string": query,
+            "root_path": self.root_path,
             "headers": [
                 (name.encode("latin-1"), value.encode("latin-1"))
                 for name, value in fields.items()
@@ -136,6 +143,9 @@ class Client:
                 response.body += event["body"]
                 if not event.get("more_body"):
                     response.ended.set()
+                    if self.hasty:
+                        response.gone.set()
+                        await trio.lowlevel.checkpoint()
             response.changed.set()
             response.changed = trio.Event()
 
@@ -201,7 +211,9 @@ class Client:
 
     # -- the handshake era -------------------------------------------------------
 
-    async def open_session(self, revision: str = "2025-11-25") -> Session:
+    async def open_session(
+        self, revision: str = "2025-11-25", capabilities: dict[str, Any] | None = None
+    ) -> Session:
         response = await self.post(
             {
                 "jsonrpc": "2.0",
@@ -209,7 +221,7 @@ class Client:
                 "method": "initialize",
                 "params": {
                     "protocolVersion": revision,
-                    "capabilities": {},
+                    "capabilities": capabilities or {},
                     "clientInfo": {"name": "test", "version": "1"},
                 },
             }

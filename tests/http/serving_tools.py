@@ -51,6 +51,15 @@ class MemoryListener(trio.abc.Listener[trio.abc.Stream]):
         await self._receive.aclose()
 
 
+class LockstepListener(MemoryListener):
+    """A listener whose connections hold nothing, so that a peer that does not read is felt."""
+
+    async def connect(self) -> trio.StapledStream:
+        client, server = trio.testing.lockstep_stream_pair()
+        await self._send.send(server)
+        return client
+
+
 @asynccontextmanager
 async def served(app: App, **limits: float) -> AsyncIterator[int]:
     """Serve ``app`` on a loopback port until the block ends; then nothing may be left."""

@@ -4,7 +4,10 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import HTTPOptions
+from mcp_trio import Context, HTTPOptions
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.engine.subscriptions import Notice
+from mcp_trio.jsonrpc.messages import Notification
 from tests.http.asgi import serving
 from tests.http.tools import make_server
 
@@ -438,3 +441,354 @@ async def test_a_connection_lost_at_any_step_leaves_a_working_session(step):
         await trio.testing.wait_all_tasks_blocked()
         assert client.app.statistics().in_flight == 0
         assert (await session.post(ping(8))).json()["id"] == 8
+
+
+def make_polling_server():
+    """A server with a tool that lets its client go, as often as asked."""
+    server, record = make_server()
+
+    @server.tool
+    async def poll(ctx: Context, before: int = 0, after: int = 0, leave: int = 1) -> str:
+        try:
+            for step in range(before):
+                await ctx.progress(step + 1)
+            for time in range(leave):
+                await ctx.close_stream(retry_ms=250)
+                record.add(f"left {time + 1}")
+                await record.release.wait()
+                record.release = trio.Event()
+            for step in range(after):
+                await ctx.progress(before + step + 1)
+            return "came back"
+        finally:
+            record.add("poll over")
+
+    return server, record
+
+
+def answer_of(response):
+    return response.events()[-1]["result"]["structuredContent"]["result"]
+
+
+async def test_a_call_lets_its_client_go_and_come_back_for_the_answer():
+    server, record = make_polling_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = await session.call("poll")
+        assert response.is_stream
+        ((primed, data),) = [event for event in response.raw_events() if event[0]]
+        assert data == ""
+        assert response.body.endswith(b"retry: 250\n\n")
+        assert response.events() == []
+        assert client.app.statistics().in_flight == 1
+        resumed = session.start_get({"last-event-id": primed})
+        await trio.testing.wait_all_tasks_blocked()
+        record.release.set()
+        await resumed.ended.wait()
+        assert answer_of(resumed) == "came back"
+
+
+async def test_what_was_said_before_and_after_a_pause_arrives_once_and_in_order():
+    server, record = make_polling_server()
+    record.release.set()
+    async with serving(server) as client:
+        session = await client.open_session()
+        # The answer exists before the first connection has ended, and still has to wait.
+        response = await session.call("poll", {"before": 3, "after": 2}, token=1)
+        ids = [id_ for id_, _ in response.raw_events() if id_]
+        assert [event["params"]["progress"] for event in response.events()] == [1, 2, 3]
+        resumed = session.start_get({"last-event-id": ids[-1]})
+        await resumed.ended.wait()
+        assert [event["params"]["progress"] for event in resumed.events()[:-1]] == [4, 5]
+        assert answer_of(resumed) == "came back"
+        again = session.start_get({"last-event-id": ids[1]})
+        await again.ended.wait()
+        assert len(again.events()) == 5
+
+
+async def test_a_client_is_let_go_as_often_as_the_call_likes():
+    server, record = make_polling_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = await session.call("poll", {"leave": 3})
+        last = response.raw_events()[0][0]
+        for _ in range(2):
+            resumed = session.start_get({"last-event-id": last})
+            await trio.testing.wait_all_tasks_blocked()
+            record.release.set()
+            await resumed.ended.wait()
+            assert resumed.body == b"retry: 250\n\n"
+        resumed = session.start_get({"last-event-id": last})
+        await trio.testing.wait_all_tasks_blocked()
+        record.release.set()
+        await resumed.ended.wait()
+        assert answer_of(resumed) == "came back"
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
+async def test_older_revisions_are_not_let_go(revision):
+    server, record = make_polling_server()
+    record.release.set()
+    async with serving(server) as client:
+        session = await client.open_session(revision)
+        response = await session.call("poll")
+        assert response.json()["result"]["content"][0]["text"] == "came back"
+
+
+async def test_a_client_that_takes_no_stream_is_not_let_go():
+    server, record = make_polling_server()
+    record.release.set()
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "poll"}}
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = await session.post(call, {"accept": "application/json"})
+        assert response.json()["result"]["structuredContent"] == {"result": "came back"}
+        record.release.set()
+        stateless = await client.stateless("tools/call", {"name": "poll"})
+        assert stateless.json()["result"]["structuredContent"] == {"result": "came back"}
+
+
+async def test_a_client_that_is_gone_already_cannot_be_let_go():
+    server, record = make_server()
+
+    @server.tool
+    async def late(ctx: Context) -> str:
+        await record.release.wait()
+        await ctx.close_stream()
+        return "done"
+
+    async with serving(server, HTTPOptions(sse_after=0)) as client:
+        session = await client.open_session()
+        response = session.start_call("late")
+        await response.started.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        response.disconnect()
+        await response.ended.wait()
+        record.release.set()
+        await trio.testing.wait_all_tasks_blocked()
+        resumed = session.start_get({"last-event-id": response.raw_events()[0][0]})
+        await resumed.ended.wait()
+        assert answer_of(resumed) == "done"
+        assert b"retry" not in resumed.body
+
+
+async def test_a_call_that_let_its_client_go_can_be_cancelled():
+    server, record = make_polling_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = await session.call("poll", id_=5)
+        resumed = session.start_get({"last-event-id": response.raw_events()[0][0]})
+        await resumed.started.wait()
+        await session.post({**CANCEL, "params": {"requestId": 5}})
+        await resumed.ended.wait()
+        assert resumed.events() == []
+        assert record.events == ["left 1", "poll over"]
+
+
+async def test_a_call_that_let_its_client_go_keeps_its_session(autojump_clock):
+    server, record = make_polling_server()
+    async with serving(server, HTTPOptions(session_idle_timeout=10)) as client:
+        session = await client.open_session()
+        response = await session.call("poll")
+        await trio.sleep(100)
+        assert client.app.statistics().in_flight == 1
+        record.release.set()
+        await trio.sleep(9)
+        resumed = session.start_get({"last-event-id": response.raw_events()[0][0]})
+        await resumed.ended.wait()
+        assert answer_of(resumed) == "came back"
+
+
+async def test_a_negative_time_is_refused():
+    server, _ = make_server()
+
+    @server.tool
+    async def bad(ctx: Context) -> str:
+        await ctx.close_stream(retry_ms=-1)
+        return ""
+
+    async with serving(server) as client:
+        session = await client.open_session()
+        assert (await session.call("bad")).json()["result"]["isError"]
+
+
+@pytest.mark.parametrize("step", range(1, 25))
+async def test_a_connection_lost_at_any_step_of_a_pause_costs_no_answer(step):
+    server, record = make_polling_server()
+    record.release.set()
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = session.start_call("poll", {"before": 1, "after": 1}, token=1)
+        for _ in range(step):
+            await trio.lowlevel.checkpoint()
+        response.disconnect()
+        await response.ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert record.events == ["left 1", "poll over"]
+        resumed = session.start_get({"last-event-id": "2-0"})
+        await resumed.ended.wait()
+        seen = response.events() + resumed.events()
+        assert answer_of(resumed) == "came back"
+        assert seen.count(resumed.events()[-1]) == 1 or answer_of(response) == "came back"
+
+
+async def test_what_was_said_before_a_cancellation_is_not_taken_for_the_answer():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session("2025-06-18")
+        dispatcher = next(iter(client.app.sessions)).dispatcher
+
+        @server.tool
+        async def doomed(ctx: Context) -> str:
+            await ctx.progress(1)
+            told = Notification(CANCEL["method"], {"requestId": ctx.request_id})
+            dispatcher.feed(Envelope(told))
+            await trio.sleep_forever()
+
+        # Whether the connection wakes up before the cancelled call is over is chance.
+        for id_ in range(20):
+            response = await session.call("doomed", id_=id_, token=1)
+            assert response.is_stream
+            assert [event["method"] for event in response.events()] == ["notifications/progress"]
+
+
+def call(id_, name, **arguments):
+    params = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+
+async def test_a_batch_is_answered_although_its_first_request_was_cancelled():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session("2025-03-26")
+        batch = session.start_post([call(1, "wait", label="a"), call(2, "wait", label="b")])
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(record.events) == ["a started", "b started"]
+        await session.post({**CANCEL, "params": {"requestId": 1}})
+        record.release.set()
+        with trio.fail_after(5):
+            await batch.ended.wait()
+        assert [item["id"] for item in batch.json()] == [2]
+
+
+async def test_the_ids_of_a_batch_are_taken_until_the_batch_is_answered():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session("2025-03-26")
+        batch = session.start_post([ping(1), call(2, "wait")])
+        await record.until("wait started")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await session.post(ping(1))).status == 400
+        record.release.set()
+        with trio.fail_after(5):
+            await batch.ended.wait()
+        assert {item["id"] for item in batch.json()} == {1, 2}
+        assert (await session.post(ping(1))).json()["result"] == {}
+
+
+async def test_the_refusal_of_an_unreadable_message_takes_no_answer_from_a_call_with_its_id():
+    server, record = make_server()
+    async with serving(server) as client:
+        session = await client.open_session("2025-03-26")
+        waiting = session.start_post(call(1, "wait"))
+        await record.until("wait started")
+        batch = await session.post([{"jsonrpc": "2.0", "id": 1}, ping(2)])
+        assert {item["id"]: "error" in item for item in batch.json()} == {1: True, 2: False}
+        record.release.set()
+        with trio.fail_after(5):
+            await waiting.ended.wait()
+        assert waiting.json()["id"] == 1
+        assert waiting.json()["result"]["content"][0]["text"] == "wait"
+
+
+async def test_posts_with_one_id_at_the_same_moment_are_all_answered():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        posts = [
+            session.start_post({"jsonrpc": "2.0", "id": 1, "method": "nope"}) for _ in range(5)
+        ]
+        with trio.fail_after(5):
+            for post in posts:
+                await post.ended.wait()
+        assert {post.json()["error"]["code"] for post in posts} == {-32601, -32600}
+
+
+async def test_a_client_that_takes_no_stream_gets_the_answer_alone():
+    server, _ = make_server()
+    params = {"name": "report", "arguments": {}, "_meta": {"progressToken": 1}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    async with serving(server) as client:
+        session = await client.open_session()
+        response = await session.post(call, {"accept": "application/json"})
+        assert response.json()["result"]["structuredContent"] == {"result": "reported"}
+
+
+async def test_a_session_lives_on_a_server_that_says_disconnect_with_the_last_byte():
+    server, _ = make_server()
+    async with serving(server) as client:
+        client.extension, client.hasty = False, True
+        session = await client.open_session()
+        assert (await session.post(ping())).json()["result"] == {}
+        called = await session.call("report", token=1)
+        assert called.events()[-1]["id"] == 1
+        await trio.testing.wait_all_tasks_blocked()
+        assert client.app.statistics().sessions == 1
+
+
+async def test_the_requests_of_all_sessions_count_together_and_a_ping_is_always_answered():
+    server, record = make_server()
+    async with serving(server, HTTPOptions(max_in_flight=3)) as client:
+        sessions = [await client.open_session() for _ in range(4)]
+        running = [session.start_call("wait") for session in sessions[:3]]
+        await trio.testing.wait_all_tasks_blocked()
+        refused = await sessions[3].call("add", {"a": 1, "b": 1}, id_="x")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["id"] == "x"
+        stateless = await client.stateless("tools/call", {"name": "add"})
+        assert stateless.status == 503
+        assert (await sessions[0].post(ping("p"))).json()["result"] == {}
+        record.release.set()
+        for response in running:
+            await response.ended.wait()
+        assert (await sessions[3].call("add", {"a": 1, "b": 1})).status == 200
+
+
+async def test_delete_has_to_name_the_right_version_if_it_names_one():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session("2025-06-18")
+        for version in ("2099-01-01", "2025-11-25"):
+            refused = await client.request(
+                "DELETE",
+                headers={"mcp-session-id": session.id, "mcp-protocol-version": version},
+            )
+            assert refused.status == 400
+        assert (await session.post(ping())).status == 200
+
+
+async def test_a_refused_version_is_answered_with_the_id_of_the_request():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session("2025-11-25")
+        response = await session.post(ping("mine"), {"mcp-protocol-version": "2025-06-18"})
+        assert (response.status, response.json()["id"]) == (400, "mine")
+
+
+async def test_no_two_events_of_a_session_have_one_id():
+    server, _ = make_server()
+    async with serving(server) as client:
+        session = await client.open_session()
+        ids = []
+        for _ in range(3):
+            stream = session.start_get()
+            await stream.started.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            server.notices.tell(Notice("notifications/tools/list_changed"))
+            await stream.event(0)
+            ids += [id_ for id_, _ in stream.raw_events()]
+            stream.disconnect()
+            await stream.ended.wait()
+        called = await session.call("report", token=1)
+        ids += [id_ for id_, _ in called.raw_events()]
+        assert len(set(ids)) == len(ids) == 6 + 4

@@ -372,3 +372,51 @@ async def test_stateless_calls_work_without_the_lifespan_and_sessions_say_what_i
         assert response.status == 503
         assert "lifespan" in response.json()["error"]["message"]
         nursery.cancel_scope.cancel()
+
+
+async def test_listening_is_no_work_and_has_a_limit_of_its_own():
+    server, _ = make_server()
+    async with serving(server, HTTPOptions(max_in_flight=1, max_listeners=2)) as client:
+        wanted = {"notifications": {"toolsListChanged": True}}
+        listeners = [client.start_stateless("subscriptions/listen", wanted) for _ in range(2)]
+        for listener in listeners:
+            await listener.event(0)
+        called = await client.stateless(
+            "tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}}
+        )
+        assert called.status == 200
+        refused = await client.stateless("subscriptions/listen", wanted)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+
+
+async def test_refused_sources_are_logged_with_their_values_and_each_once(caplog):
+    server, _ = make_server()
+    async with serving(server) as client:
+        for _ in range(5):
+            await client.stateless("server/discover", headers={"host": "evil.example"})
+        for number in range(200):
+            await client.stateless("server/discover", headers={"host": f"evil{number}.example"})
+    told = [record for record in caplog.records if "Host is not allowed" in record.message]
+    assert "'evil.example'" in told[0].message
+    assert len(told) == 100
+
+
+async def test_another_event_loop_is_told_at_start_up_that_trio_is_needed():
+    server, _ = make_server()
+    said = []
+
+    async def receive():
+        return {"type": "lifespan.startup"}
+
+    async def send(event):
+        said.append(event)
+
+    def drive():
+        """Run the coroutine as a loop that is not Trio would."""
+        running = server.asgi_app()({"type": "lifespan"}, receive, send)
+        with pytest.raises(StopIteration):
+            running.send(None)
+
+    await trio.to_thread.run_sync(drive)
+    assert said[0]["type"] == "lifespan.startup.failed"
+    assert "Trio" in said[0]["message"]

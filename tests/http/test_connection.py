@@ -268,6 +268,18 @@ async def test_a_half_closing_client_that_pipelined_gets_every_answer() -> None:
         assert (await read_all(stream)).count(b"HTTP/1.1 200 ") == 3
 
 
+async def test_a_half_closing_client_that_asked_for_an_upgrade_sees_its_connection_close() -> None:
+    app = Waiter()
+    async with served(app) as port, await connect(port) as stream:
+        # h11 looks at nothing behind such a head until the answer is known.
+        await stream.send_all(GET[:-2] + b"connection: upgrade\r\nupgrade: other\r\n\r\n")
+        await stream.send_eof()
+        await read_until(stream, b"102")
+        app.may_answer.set()
+        with trio.fail_after(2):
+            assert b"late answer" in await read_all(stream)
+
+
 async def test_a_half_closing_client_gets_a_big_answer_whole() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, bytes(20_000_000))

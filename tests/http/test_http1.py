@@ -5,6 +5,7 @@ import trio
 import trio.testing
 
 from mcp_trio.http.asgi_call import Receive, Scope, Send
+from mcp_trio.http.http1 import origin_form
 
 from .serving_tools import (
     GET,
@@ -211,3 +212,17 @@ async def test_a_reset_is_noticed_although_the_inbox_of_the_application_is_full(
             )
         reset(stream)
         await lost.wait()
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/mcp?a=b", b"/mcp?a=b"),
+        (b"http://example.com/mcp", b"/mcp"),
+        (b"HTTPS://example.com:8000/mcp/x?y", b"/mcp/x?y"),
+        (b"http://example.com", b"/"),
+        (b"/a://b", b"/a://b"),
+    ],
+)
+def test_a_target_in_absolute_form_is_its_path(target, path):
+    assert origin_form(target) == path

@@ -215,3 +215,21 @@ async def test_opening_and_resetting_http2_streams_in_a_row_is_bounded() -> None
         await client.pump()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert 0 < started <= 10
+
+
+async def test_an_http2_websocket_handshake_that_is_not_ascii_resets_its_stream_only() -> None:
+    async with served(echo) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        stream_id = client.h2.get_next_available_stream_id()
+        headers = [
+            (b":method", b"CONNECT"),
+            (b":protocol", b"websocket"),
+            (b":scheme", b"http"),
+            (b":path", b"/"),
+            (b":authority", b"x"),
+            (b"sec-websocket-version", b"13"),
+            (b"sec-websocket-protocol", b"\xff"),
+        ]
+        client.h2.send_headers(stream_id, headers)
+        await client.flush()
+        assert await client.read(await client.ask(b"body")) == ("200", b"body")

@@ -1,5 +1,6 @@
 """WebSocket through the connection loop."""
 
+import pytest
 import trio
 import trio.testing
 import wsproto
@@ -94,3 +95,18 @@ async def test_a_bad_websocket_handshake_is_refused_and_closed() -> None:
             b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
         )
         assert (await read_all(stream)).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("field", [b"connection", b"sec-websocket-protocol"])
+async def test_a_websocket_handshake_that_is_not_ascii_is_refused(
+    field: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(echo_socket) as port, await connect(port) as stream:
+        await stream.send_all(
+            b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+            b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n"
+            + field
+            + b": \xff\r\n\r\n"
+        )
+        assert (await read_all(stream)).startswith(b"HTTP/1.1 400 ")
+    assert caplog.records == []

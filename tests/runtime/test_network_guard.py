@@ -154,6 +154,29 @@ async def test_a_resolver_that_hangs_is_bounded_too(autojump_clock):
         await backend.connect_tcp("api.example", 443, timeout=3)
 
 
+async def test_a_call_cancelled_while_its_name_is_resolved_is_cancelled_and_no_fault():
+    with trio.CancelScope() as scope:
+
+        async def resolver(host, port):
+            scope.cancel()
+            return ["93.184.216.34"]
+
+        await GuardedBackend(Guard(host="api.example"), resolver=resolver).connect_tcp(
+            "api.example", 80
+        )
+    assert scope.cancelled_caught
+
+
+async def test_time_that_is_over_when_the_name_is_resolved_is_a_timeout(mock_clock):
+    async def resolver(host, port):
+        mock_clock.jump(10)
+        return ["93.184.216.34"]
+
+    backend = GuardedBackend(Guard(host="api.example"), resolver=resolver)
+    with pytest.raises(httpcore2.ConnectTimeout):
+        await backend.connect_tcp("api.example", 80, timeout=5)
+
+
 async def test_an_unknown_name_and_an_empty_answer_are_connect_errors():
     async def unknown(_host, _port):
         await trio.lowlevel.checkpoint()

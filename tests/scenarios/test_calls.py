@@ -40,6 +40,26 @@ async def test_progress_comes_in_order_and_before_the_result(transport, revision
         assert result.content[0].text == "reported"
 
 
+async def test_a_call_that_lets_its_client_go_is_answered_all_the_same(transport, revision):
+    server, _ = make_server()
+    seen = []
+
+    @server.tool
+    async def patient(ctx: Context) -> str:
+        await ctx.progress(1)
+        await ctx.close_stream(retry_ms=20)
+        await ctx.progress(2)
+        return "came back"
+
+    async with world(server, transport, revision) as client:
+        with trio.fail_after(10):
+            result = await client.call_tool(
+                "patient", on_progress=lambda value, *_: seen.append(value)
+            )
+        assert result.content[0].text == "came back"
+        assert seen == [1, 2]
+
+
 async def test_faults_of_tools_and_faults_of_the_protocol(transport, revision):
     server, _ = make_server()
 

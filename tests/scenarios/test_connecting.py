@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from mcp_trio import ClientOptions, MCPClient, MCPError
+from mcp_trio import ClientOptions, MCPClient, MCPError, RemoteError
 from mcp_trio.errors import (
     AlreadyConnectedError,
     ConfigurationError,
@@ -241,3 +241,26 @@ async def test_a_result_of_an_unknown_type_is_an_error():
             with pytest.raises(MCPError, match="type"):
                 await client.call_tool("x")
     await theirs.aclose()
+
+
+async def test_revisions_may_be_named_by_date_and_a_wrong_date_is_refused():
+    assert ClientOptions(revisions=("2025-11-25",)).revisions == (R2025_11_25,)
+    for wrong in (("1999-01-01",), ()):
+        with pytest.raises(ConfigurationError):
+            ClientOptions(revisions=wrong)
+    await trio.lowlevel.checkpoint()
+
+
+async def test_an_error_of_the_peer_is_of_the_kind_it_names_or_its_number_means():
+    server, _ = make_server()
+    async with MCPClient(server) as client:
+        for method, params, code in (
+            ("tools/call", {"name": "nope"}, "MCP.NOT_FOUND"),
+            ("tools/call", {}, "MCP.INVALID_PARAMS"),
+            ("no/such", {}, "MCP.METHOD_NOT_FOUND"),
+        ):
+            with pytest.raises(MCPError) as caught:
+                await client.call(method, params)
+            assert caught.value.code == code
+    assert RemoteError("m", rpc_code=-32601).code == "MCP.METHOD_NOT_FOUND"
+    assert RemoteError("m", rpc_code=7, data={"code": "other"}).code == "MCP.INTERNAL_ERROR"

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 
+import httpx2
 import trio
 import trio.testing
 
 from mcp_trio import ClientOptions, MCPClient
+from mcp_trio.transports.http_sse import HTTPSSETransport
 from mcp_trio.transports.lines import LineTransport
 from mcp_trio.wire import REVISIONS
 
-TRANSPORTS = ("memory", "lines", "http")
-WORLDS = [(transport, revision) for transport in TRANSPORTS for revision in REVISIONS]
+TRANSPORTS = ("memory", "lines", "http", "websocket", "unix", "sse")
+WORLDS = [
+    (transport, revision)
+    for transport in TRANSPORTS
+    for revision in REVISIONS
+    if not (transport == "sse" and revision.stateless)  # the transport of handshake clients
+]
 IDS = [f"{transport}-{revision}" for transport, revision in WORLDS]
 
 
 @contextlib.asynccontextmanager
-async def world(server, transport, revision):
+async def world(server, transport, revision, callbacks=None):
     """Serve, connect, and give the client."""
     options = ClientOptions(revisions=(revision,))
-    async with trio.open_nursery() as nursery:
+    async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
         match transport:
             case "memory":
                 target = server
@@ -29,9 +37,18 @@ async def world(server, transport, revision):
                 right_out, left_in = trio.testing.lockstep_stream_one_way_pair()
                 target = LineTransport(left_in, left_out)
                 await nursery.start(_serve, server, LineTransport(right_in, right_out))
+            case "unix":
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                target = await nursery.start(server.serve_unix, f"{folder}/socket")
             case _:
                 (target,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
-        async with MCPClient(target, options=options) as client:
+                if transport == "websocket":
+                    target = target.replace("http://", "ws://")
+                elif transport == "sse":
+                    url = target.replace("/mcp", "/sse")
+                    http = httpx2.AsyncClient(timeout=None, trust_env=False)
+                    target = HTTPSSETransport(url, await stack.enter_async_context(http))
+        async with MCPClient(target, callbacks=callbacks, options=options) as client:
             yield client
         nursery.cancel_scope.cancel()
 

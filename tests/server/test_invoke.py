@@ -387,9 +387,13 @@ async def test_a_failure_in_a_thread_is_read_like_any_other() -> None:
 
 
 async def test_what_ends_the_program_is_not_swallowed() -> None:
-    for error in (KeyboardInterrupt(), SystemExit(3)):
-        with pytest.raises(type(error)):
-            await call(raising(error))
+    with pytest.raises(KeyboardInterrupt):
+        await call(raising(KeyboardInterrupt()))
+
+
+async def test_a_library_that_gives_up_ends_its_call_and_not_the_server() -> None:
+    assert "reference" in await failure_of(raising(SystemExit("secret")))
+    assert "secret" not in await failure_of(raising(SystemExit("secret")))
 
 
 async def test_a_cancelled_call_is_cancelled() -> None:

@@ -237,3 +237,22 @@ async def test_a_listener_gets_its_result_when_the_server_drains():
             server.drain()
             with trio.fail_after(10):
                 assert [change async for change in changes] == []
+
+
+async def test_a_server_told_to_drain_before_it_is_served_returns_at_once():
+    server = MCPServer("test")
+    server.drain()
+    with trio.fail_after(5):
+        await server.serve_http("127.0.0.1", 0)
+
+
+async def test_an_address_that_is_taken_is_one_plain_error_that_names_it():
+    first, second = MCPServer("s"), MCPServer("s")
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(first.serve_http, "127.0.0.1", 0)
+        port = int(url.split(":")[2].split("/")[0])
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {port}"):
+            await second.serve_http("127.0.0.1", port)
+        with pytest.raises(OSError, match="cannot listen"):
+            await nursery.start(second.serve_http, "127.0.0.1", port)
+        first.drain()

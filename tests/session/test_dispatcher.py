@@ -6,6 +6,7 @@ import trio
 import trio.testing
 
 from mcp_trio import Dispatcher, FunctionHandler, MemoryTransport, RemoteError, SessionLimits
+from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import (
     AlreadyConnectedError,
     InvalidParamsError,
@@ -38,6 +39,8 @@ class Handlers:
                 return {"released": True}
             case "fail":
                 raise RuntimeError("the password is hunter2")
+            case "unspeakable":
+                return {"text": "\ud800"}
             case "refuse":
                 raise InvalidParamsError("not like this", data={"why": "because"})
             case "progress":
@@ -653,3 +656,28 @@ async def test_an_answer_that_cannot_be_read_fails_its_call():
             )
         assert len(failures) == 1
         await peer.hear_nothing()
+
+
+async def test_in_a_batch_only_the_result_that_json_cannot_carry_is_lost():
+    handlers = Handlers()
+    handler = handlers.handler()
+    handler.batches = True
+    a, b = MemoryTransport.pair()
+    dispatcher = Dispatcher(a, handler)
+    peer = ScriptedPeer(b)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(dispatcher.run)
+        await peer.say(Batch((Request(1, "unspeakable"), Request(2, "echo", {"n": 1}))))
+        answer = await peer.hear()
+        assert {item.id: type(item) for item in answer.items} == {1: Error, 2: Result}
+        nursery.cancel_scope.cancel()
+    await b.aclose()
+
+
+async def test_a_session_that_has_ended_takes_no_request_any_more():
+    a, b = MemoryTransport.pair()
+    dispatcher = Dispatcher(a, Handlers().handler())
+    await b.aclose()
+    await dispatcher.run()
+    dispatcher.feed(Envelope(Request(1, "echo")))
+    assert dispatcher.statistics().in_flight == 0

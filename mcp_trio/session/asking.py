@@ -1,0 +1,222 @@
+"""How a handler's question reaches the client: a live request, or the end of the round (X1).
+
+A running request has one `Asking`, chosen by its era; handlers see it only through
+`Context`. What is remembered between rounds, and how, is written in `eras.rounds`.
+
+When a round ends. A question without an answer cannot be answered in this run, so the
+handler has to be ended. Its other tasks may be about to ask, too, and shall do so in the
+same round. A task asks "at the same time" if it gets there within `QUIET_TURNS` turns of
+the scheduler in which no new question came up and no `once` was at work; tasks that were
+started together and ask at once need one. A turn is one `checkpoint`, so this neither
+takes a time nor depends on the machine. What a task waits for from outside (an upstream, a
+timer) is not waited for: it is cancelled, done again in the next run, and its question
+costs another round. A side effect in `once` is always let finish first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, cast
+
+import trio
+import trio.lowlevel
+
+from mcp_trio.eras.rounds import Ask, Round
+from mcp_trio.errors import MCPError, RequestCancelledError
+from mcp_trio.jsonrpc import codec
+from mcp_trio.wire.basic import JSONObject
+
+QUIET_TURNS = 8
+"""Turns of the scheduler without a new question after which a round ends."""
+
+
+class AskingLine(Protocol):
+    """The part of `context.Exchange` that asking needs."""
+
+    async def ask(self, method: str, params: JSONObject) -> JSONObject:
+        """Send a request that belongs to the running one, and wait for its result."""
+        ...
+
+    def bound_cleanup(self) -> None:
+        """Start the clock for the cleanup of a handler that has just been cancelled."""
+        ...
+
+
+class Asking:
+    """What both eras share: side effects that happen one time, and the end of it all.
+
+    By itself it is the one of a request that may not ask (R1).
+    """
+
+    __slots__ = ("_over", "_running", "_values")
+
+    def __init__(self) -> None:
+        # Few requests ask, and every one has this: what can be made later is.
+        self._values: JSONObject = {}
+        self._running: dict[str, trio.Event] = {}
+        self._over = False
+
+    @property
+    def results(self) -> JSONObject:
+        """Of side effects, by key; in the stateless era those of earlier rounds too."""
+        return self._values
+
+    async def ask(self, ask: Ask) -> tuple[str, object]:
+        """Put a question; give the place of the answer and the answer, unchecked.
+
+        Raises:
+            RequestCancelledError: the request is over.
+            RemoteError: the client answered with an error.
+        """
+        await trio.lowlevel.checkpoint()
+        raise MCPError(f"{ask.method} cannot be asked while this request runs")
+
+    async def once(self, key: str, function: Callable[..., object], *args: object) -> object:
+        """Run a function the first time, and give what it returned then ever after."""
+        while (running := self._running.get(key)) is not None:
+            await running.wait()
+        if key in self.results:
+            await trio.lowlevel.checkpoint()
+            return self.results[key]
+        done = self._running[key] = trio.Event()
+        try:
+            made = function(*args)
+            if inspect.isawaitable(made):
+                made = await cast("Awaitable[object]", made)
+            # Written and read, so that the first run sees what every later one will.
+            value = self.results[key] = codec.decode_value(codec.encode_value(made))
+        finally:
+            del self._running[key]
+            done.set()
+        return value
+
+    def close(self) -> None:
+        """Say that the request is over: questions that still wait are given up. Idempotent."""
+        self._over = True
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise RequestCancelledError("the request that asks is over")
+
+
+class LiveAsking(Asking):
+    """The handshake era: a request on the line of the running one (F9, X2)."""
+
+    __slots__ = ("_line", "_open")
+
+    def __init__(self, line: AskingLine) -> None:
+        super().__init__()
+        self._line = line
+        self._open: set[trio.CancelScope] = set()
+
+    async def ask(self, ask: Ask) -> tuple[str, object]:
+        """Send the request and wait for its result; leaving early tells the client."""
+        self._check_open()
+        # A question from a thread, or from a task that is none of the handler's, is in no
+        # scope of the request; this one ends it all the same.
+        with trio.CancelScope() as scope:
+            self._open.add(scope)
+            try:
+                return "result", await self._line.ask(ask.method, ask.params)
+            finally:
+                self._open.discard(scope)
+        raise RequestCancelledError("the request that asks is over")
+
+    def close(self) -> None:
+        """Give up what is still asked."""
+        super().close()
+        for scope in tuple(self._open):
+            scope.cancel()
+
+
+class RoundAsking(Asking):
+    """The stateless era: answers from earlier rounds, or the end of this one (R2)."""
+
+    __slots__ = ("_arrivals", "_book", "_ended", "_line", "_open", "_scope")
+
+    def __init__(self, line: AskingLine, open_book: Callable[[], Round]) -> None:
+        """Prepare a run.
+
+        Args:
+            line: of the request.
+            open_book: opens the books of this run; called when they are first needed.
+        """
+        super().__init__()
+        self._line = line
+        self._open = open_book
+        self._book: Round | None = None
+        self._scope = trio.CancelScope()
+        self._ended: trio.Event | None = None
+        """Set at the end; exists while somebody asks."""
+        self._arrivals = 0
+
+    @property
+    def book(self) -> Round:
+        """What is answered and what has to be asked.
+
+        Raises:
+            InvalidParamsError: the state that the request brought is not valid.
+        """
+        if self._book is None:
+            self._book = self._open()
+        return self._book
+
+    @property
+    def results(self) -> JSONObject:
+        """Of side effects, by key; those of earlier rounds too."""
+        return self.book.memory.once
+
+    async def run(self, handler: Callable[[], Awaitable[object]]) -> object:
+        """Run the handler; its result, or the questions it could not go on without.
+
+        A handler that comes to a result although its round has ended keeps that result.
+        """
+        with self._scope:
+            return await handler()
+        return self.book.question(time.time())
+
+    async def ask(self, ask: Ask) -> tuple[str, object]:
+        """Give the recorded answer, or end the round."""
+        self._check_open()
+        key, answer = self.book.enter(ask)
+        if answer is not None:
+            await trio.lowlevel.checkpoint()
+            return f"inputResponses.{key}", answer
+        self._arrivals += 1
+        if self._ended is None:
+            self._ended = trio.Event()
+        try:
+            await self._quiet()
+            self._end()
+            await self._ended.wait()
+            await trio.lowlevel.checkpoint()
+        finally:
+            if not self._scope.cancel_called:
+                self.book.withdraw(key)
+        # Only where the round's scope does not reach: in a shield, or for a thread.
+        raise RequestCancelledError("the request was answered with a question")
+
+    async def _quiet(self) -> None:
+        """Wait until nobody else of the handler is about to ask."""
+        seen, quiet = self._arrivals, 0
+        while quiet < QUIET_TURNS and not self._over:
+            for running in tuple(self._running.values()):
+                await running.wait()
+                quiet = 0
+            await trio.lowlevel.checkpoint()
+            quiet = quiet + 1 if seen == self._arrivals else 0
+            seen = self._arrivals
+
+    def _end(self) -> None:
+        if not self._over:
+            self.close()
+            self._scope.cancel()
+            self._line.bound_cleanup()
+
+    def close(self) -> None:
+        """Say that the round is over."""
+        super().close()
+        if self._ended is not None:
+            self._ended.set()

@@ -1,0 +1,150 @@
+"""The client's end of HTTP+SSE, the transport of the first revision.
+
+One GET brings everything the server says, each message of ours is a POST to the URI that the
+server named first (E1, E2). The HTTP client is handed in, so this is tested without a socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+import trio
+import trio.lowlevel
+
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.errors import TransportClosedError, TransportError
+from mcp_trio.framing.gate import EVENT_STREAM, JSON
+from mcp_trio.framing.sse import EventTooLargeError, ServerEvent, SSEDecoder
+from mcp_trio.jsonrpc import codec
+from mcp_trio.wire.basic import RequestId
+
+MAX_EVENT = 16 * 1024 * 1024
+OPEN_TIMEOUT = 10.0
+"""Seconds for the server to name the URI to POST to."""
+
+
+class HTTPSSETransport:
+    """A line to one HTTP+SSE server. `pump` opens it; sending and receiving wait for that."""
+
+    def __init__(
+        self, url: str, client: httpx2.AsyncClient, *, max_event: int = MAX_EVENT, buffer: int = 64
+    ) -> None:
+        """Make one.
+
+        Args:
+            url: of the event stream, used exactly as given.
+            client: sends the requests; stays the caller's. Give it no read timeout.
+            max_event: bytes of one message.
+            buffer: messages that may wait to be received; then the stream is not read.
+        """
+        self._url = url
+        self._client = client
+        self._max_event = max_event
+        self._arrived, self._incoming = trio.open_memory_channel[Envelope](buffer)
+        self._opened = trio.Event()
+        """Set when the URI is known, or never will be."""
+        self._endpoint: str | None = None
+        self._failure = "the server has closed the stream"
+        self._closing = trio.Event()
+
+    async def pump(self) -> None:
+        """Read the stream until it ends or the transport is closed."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read, nursery.cancel_scope)
+                with trio.move_on_after(OPEN_TIMEOUT) as limit:
+                    await self._opened.wait()
+                if limit.cancelled_caught:
+                    self._fail("the server named no endpoint in time")
+                else:
+                    await self._closing.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._fail(self._failure)
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
+        self._endpoint = None
+        self._opened.set()
+        self._arrived.close()
+
+    async def _read(self, around: trio.CancelScope) -> None:
+        try:
+            async with self._client.stream(
+                "GET", self._url, headers={"accept": EVENT_STREAM}
+            ) as response:
+                media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if not response.is_success or media != EVENT_STREAM:
+                    self._fail(f"the server answered {response.status_code} without a stream")
+                    return
+                decoder = SSEDecoder(self._max_event)
+                async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+                    async for chunk in chunks:
+                        for event in decoder.receive(chunk):
+                            await self._take(event)
+        except (httpx2.HTTPError, EventTooLargeError, _ForeignEndpointError) as error:
+            self._fail(f"the stream broke: {type(error).__name__} {error}".rstrip())
+        finally:
+            around.cancel()
+
+    async def _take(self, event: ServerEvent) -> None:
+        if event.event == "endpoint":
+            target = urljoin(self._url, event.data)
+            if _origin(target) != _origin(self._url):
+                # What we say must not be sent wherever a server likes (E2).
+                raise _ForeignEndpointError("the endpoint is on another origin")
+            self._endpoint = target
+            self._opened.set()
+        elif event.event == "message" and event.data:
+            await self._arrived.send(Envelope(codec.decode(event.data.encode())))
+
+    async def send(self, envelope: Envelope) -> None:
+        """POST one message; the answer comes out of `receive`.
+
+        Raises:
+            TransportClosedError: closed.
+            TransportError: the stream is gone, or the server does not take the message.
+        """
+        body = codec.encode(envelope.message)
+        await self._opened.wait()
+        if self._closing.is_set():
+            raise TransportClosedError("the transport is closed")
+        if self._endpoint is None:
+            raise TransportError(self._failure)
+        headers = {**(envelope.headers or {}), "content-type": JSON}
+        try:
+            response = await self._client.post(self._endpoint, content=body, headers=headers)
+        except httpx2.HTTPError as error:
+            raise TransportError(f"POST failed: {type(error).__name__} {error}".rstrip()) from error
+        if not response.is_success:
+            raise TransportError(f"the server answered {response.status_code} to a message")
+
+    async def receive(self) -> Envelope:
+        """Wait for a message of the stream."""
+        try:
+            return await self._incoming.receive()
+        except trio.ClosedResourceError as error:
+            raise trio.EndOfChannel from error
+
+    def abandon(self, request_id: RequestId) -> bool:  # noqa: ARG002 - the contract
+        """Tell nobody: the stream is shared, so a notification has to."""
+        return False
+
+    async def aclose(self) -> None:
+        """Close the stream, and with it the session."""
+        self._closing.set()
+        self._opened.set()
+        self._arrived.close()
+        self._incoming.close()
+        await trio.lowlevel.checkpoint()
+
+
+class _ForeignEndpointError(Exception):
+    pass
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc

@@ -1,0 +1,155 @@
+"""Whatever is cancelled, after however many steps of its tasks, nothing is left of it.
+
+An instrument counts the steps that Trio's tasks take and cancels a scope at the one it was
+told. Each test repeats its scenario with a growing number until the scenario ends by itself.
+"""
+
+import functools
+import logging
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_trio import MCPClient, MCPServer
+from mcp_trio.catalog.actor import CatalogActor
+from mcp_trio.catalog.registries.schema import create_registry, publish
+from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.cli.demo import CREATE_LEAD, GET_PROFILE, DemoUpstream
+from mcp_trio.http.serving import HTTPService
+from mcp_trio.runtime.compiler import Compiler
+from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
+from tests.http.tools import make_server
+from tests.scenarios.worlds import world
+
+# httpx2 2.10 does not close the iterator of httpcore2 within its own (`AsyncResponseStream`), which
+# is left to the collector when a call is cancelled between two chunks. The socket is closed.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Async generator 'httpcore2._async.connection_pool.PoolByteStream:ResourceWarning"
+)
+REVISIONS = pytest.mark.parametrize("revision", [R2026_07_28, R2025_11_25], ids=str)
+
+
+class Cancelling(trio.abc.Instrument):
+    """Cancels a scope when Trio is about to take a certain step."""
+
+    def __init__(self, scope, step):
+        self._scope = scope
+        self._left = step
+
+    def before_task_step(self, task):
+        self._left -= 1
+        if self._left == 0:
+            self._scope.cancel()
+
+    @property
+    def too_late(self):
+        """The scenario was over before its step came."""
+        return self._left > 0
+
+
+async def cancelled_after(step, scenario):
+    """Run a scenario and cancel it after so many steps; False if it ended before."""
+    with trio.fail_after(10):
+        with trio.CancelScope() as scope:
+            instrument = Cancelling(scope, step)
+            trio.lowlevel.add_instrument(instrument)
+            try:
+                await scenario()
+            finally:
+                trio.lowlevel.remove_instrument(instrument)
+    return not instrument.too_late
+
+
+@pytest.fixture
+def quiet(caplog):
+    """Nothing may be logged as an error: a cancelled request is none."""
+    yield
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
+
+
+async def use(client, server):
+    """A bit of everything."""
+    await client.list_tools()
+    await client.call_tool("report", on_progress=lambda *_: None)
+    async with trio.open_nursery() as nursery:
+        for number in range(2):
+            nursery.start_soon(client.call_tool, "add", {"a": number, "b": 1})
+            nursery.start_soon(client.call_tool, "in_thread")
+    async with client.listen() as changes:
+        server.remove_tool("add")
+        async for _ in changes:
+            break
+
+
+def make():
+    server, _ = make_server()
+    server.add_tool(lambda: "done", name="in_thread")
+    return server
+
+
+@REVISIONS
+@pytest.mark.parametrize(("transport", "stride"), [("memory", 1), ("lines", 7), ("http", 17)])
+@pytest.mark.usefixtures("quiet")
+async def test_a_connection_with_all_that_goes_on_in_it(
+    transport, stride, revision, books_are_closed
+):
+    async def scenario():
+        server = make()
+        async with world(server, transport, revision) as client:
+            await use(client, server)
+
+    step = 1
+    while await cancelled_after(step, scenario):
+        books_are_closed()
+        step += stride
+    assert step > 50
+
+
+@REVISIONS
+@pytest.mark.parametrize("transport", ["memory", "lines", "http"])
+@pytest.mark.usefixtures("quiet")
+async def test_a_call_after_which_the_connection_is_as_good_as_before(transport, revision):
+    async with world(make(), transport, revision) as client:
+        for tool in ("report", "in_thread"):
+            call = functools.partial(client.call_tool, tool, on_progress=lambda *_: None)
+            step = 1
+            while await cancelled_after(step, call):
+                result = await client.call_tool("add", {"a": step, "b": 1})
+                assert result.structured_content == {"result": step + 1}
+                assert client.session.statistics().pending == 0
+                step += 1
+            assert step > 5
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_a_catalog_with_its_refreshes_and_calls(tmp_path, books_are_closed):
+    registry = tmp_path / "registry.sqlite"
+    create_registry(registry)
+    publish(registry, CREATE_LEAD, GET_PROFILE)
+    async with trio.open_nursery() as upstream:
+        (url,) = await upstream.start(HTTPService(DemoUpstream()).run, "127.0.0.1", 0)
+        definition = Connection(name="demo", base_url=url, vars={"tenant": "t"}, max_connections=1)
+
+        async def scenario():
+            connections = Connections([definition])
+            actor = CatalogActor(SqliteRegistry(registry), Compiler(connections))
+            server = MCPServer("test")
+            server.add_provider(actor)
+            async with connections, trio.open_nursery() as nursery:
+                await nursery.start(actor.run)
+                await actor.refresh()
+                async with MCPClient(server) as client, trio.open_nursery() as calls:
+                    calls.start_soon(actor.refresh)
+                    calls.start_soon(client.list_tools)
+                    for _ in range(2):
+                        calls.start_soon(client.call_tool, "user_get_profile", {"user_id": "u-1"})
+                nursery.cancel_scope.cancel()
+
+        step = 1
+        while await cancelled_after(step, scenario):
+            books_are_closed()
+            step += 3
+        assert step > 50
+        upstream.cancel_scope.cancel()

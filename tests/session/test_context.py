@@ -1,0 +1,46 @@
+"""What a handler sees: here, that telling the client something always lets others run."""
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_trio import Context
+from mcp_trio.wire import REVISIONS
+
+
+class NobodyListens:
+    """An exchange that drops everything without waiting."""
+
+    async def notify(self, method, params):
+        pass
+
+    async def keep_alive(self):
+        pass
+
+
+def context(*, token=None, level=None):
+    return Context(
+        request_id=1,
+        method="tools/call",
+        revision=REVISIONS[0],
+        exchange=NobodyListens(),
+        scope=trio.CancelScope(),
+        progress_token=token,
+        log_level=lambda: level,
+    )
+
+
+@pytest.mark.parametrize(("token", "level"), [(None, None), (1, "debug")])
+async def test_a_handler_that_only_reports_can_be_cancelled_whoever_listens(token, level):
+    handler = context(token=token, level=level)
+    for say in (
+        lambda: handler.progress(1),
+        lambda: handler.progress(1),  # which does not grow
+        lambda: handler.log("info", "text"),
+    ):
+        with trio.testing.assert_checkpoints():
+            await say()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await say()
+        assert scope.cancelled_caught

@@ -1,0 +1,71 @@
+"""Both ends of HTTP+SSE as transports; sessions over them are tested in `tests/http`."""
+
+import httpx2
+import pytest
+import trio
+
+from mcp_trio.http.legacy_sse import EventLine
+from mcp_trio.http.requests import HTTPRequest
+from mcp_trio.http.responses import Responder, respond
+from mcp_trio.http.serving import HTTPService
+from mcp_trio.jsonrpc import codec
+from mcp_trio.testing import check_transport
+from mcp_trio.transports.http_sse import HTTPSSETransport
+
+
+class ServerEnd(EventLine):
+    """Our server's end; closing it lets its ASGI call return, as a session does."""
+
+    def __init__(self, responder):
+        super().__init__(responder)
+        self.done = trio.Event()
+
+    async def aclose(self):
+        await super().aclose()
+        self.done.set()
+
+
+async def _pair(nursery, http):
+    """Both ends, joined by the real connection loop and the real HTTP client."""
+    accepted = []
+    ready = trio.Event()
+
+    async def app(scope, receive, send):
+        request = HTTPRequest.read(scope, receive)
+        if scope["method"] == "GET":
+            line = ServerEnd(Responder(send, request.accepts))
+            accepted.append(line)
+            async with request.watching(line.leave):
+                await line.accept("/in")
+                ready.set()
+                await line.done.wait()
+        else:
+            message = codec.decode(await request.body(2**24, 30))
+            taken = await accepted[0].put(message)
+            await respond(send, 202 if taken else 404)
+
+    (url,) = await nursery.start(HTTPService(app).run, "127.0.0.1", 0)
+    client = HTTPSSETransport(f"{url}/sse", http)
+    return client, accepted, ready
+
+
+@pytest.mark.parametrize("left", ["client", "server"])
+async def test_both_ends_pass_the_battery(left):
+    async with trio.open_nursery() as nursery:
+        limits = httpx2.Limits(max_connections=None)
+        async with httpx2.AsyncClient(timeout=None, trust_env=False, limits=limits) as http:
+
+            async def make():
+                client, accepted, ready = await _pair(nursery, http)
+                pump, client.pump = client.pump, _nothing
+                nursery.start_soon(pump)
+                await ready.wait()
+                pair = client, accepted[0]
+                return pair if left == "client" else pair[::-1]
+
+            await check_transport(make)
+        nursery.cancel_scope.cancel()
+
+
+async def _nothing():
+    """The pump runs already."""
