@@ -104,6 +104,7 @@ async def serve_request(
     exchange = StatelessExchange(admitted, responder, reaper, scope, trio.lowlevel.current_task())
     reply: Result | Error | None = None
     reaper.add(exchange)
+    reaper.limit(exchange, scope.deadline)
     try:
         with scope:
             async with http.watching(exchange.peer_gone):

@@ -136,9 +136,7 @@ class Output:
             retryable=retryable,
             retry_after=answer.retry_after,
             upstream_status=status,
-            step="operator"
-            if status in {401, 403} or ((status or 0) >= 500 and not retryable)
-            else None,
+            step="operator" if _is_operators(status, retryable=retryable) else None,
         )
 
     def _told(self, part: str, context: JSONObject) -> object:

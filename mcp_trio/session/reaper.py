@@ -9,6 +9,7 @@ Trio's scopes.
 from __future__ import annotations
 
 import logging
+import math
 from collections import OrderedDict
 from typing import Any, Protocol
 
@@ -69,6 +70,9 @@ class Reaper:
         # Cancelled requests that are not over, in the order of their deadlines. One that ends is
         # let go at once: a storm of cancellations must not keep its tasks for `timeout` seconds.
         self._doomed: OrderedDict[Reapable, float] = OrderedDict()
+        # The same for those that their own deadline will cancel. A server gives every request
+        # the same time, so they come in the order of their deadlines, too.
+        self._limited: OrderedDict[Reapable, float] = OrderedDict()
         self._wake = trio.Event()
         self._idle: trio.Event | None = None
 
@@ -80,6 +84,7 @@ class Reaper:
         """Note that a request is over."""
         self.running.discard(request)
         self._doomed.pop(request, None)
+        self._limited.pop(request, None)
         if self._idle is not None and not self.running:
             self._idle.set()
 
@@ -88,19 +93,31 @@ class Reaper:
         self._doomed.setdefault(request, trio.current_time() + self.timeout)
         self._wake.set()
 
+    def limit(self, request: Reapable, deadline: float) -> None:
+        """Note when a request will be cancelled by its own deadline; infinity is never."""
+        if deadline < math.inf:
+            self._limited[request] = deadline + self.timeout
+            if len(self._limited) == 1:
+                self._wake.set()
+
+    def _next(self) -> tuple[float, OrderedDict[Reapable, float]] | None:
+        """When the first clock runs out, and in which of the two it is."""
+        clocks = [
+            (next(iter(each.values())), each) for each in (self._doomed, self._limited) if each
+        ]
+        return min(clocks, key=lambda clock: clock[0], default=None)
+
     async def run(self) -> None:
         """Watch until cancelled. Then wait once more, bounded, for what is still running."""
         try:
             while True:
-                if not self._doomed:
-                    self._wake = trio.Event()
-                    await self._wake.wait()
-                    continue
-                deadline = next(iter(self._doomed.values()))
-                if deadline > trio.current_time():
-                    await trio.sleep_until(deadline)
+                self._wake = trio.Event()
+                due, clocks = self._next() or (math.inf, self._doomed)
+                if due > trio.current_time():
+                    with trio.move_on_at(due):
+                        await self._wake.wait()
                 else:
-                    request, _ = self._doomed.popitem(last=False)
+                    request, _ = clocks.popitem(last=False)
                     self._reap(request)
         finally:
             if self.running:

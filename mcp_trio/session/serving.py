@@ -87,6 +87,8 @@ class ServerSide:
     def _runner(self, admitted: Admitted) -> Runner:
         async def run(inbound: Inbound) -> Result | Error:
             inbound.scope.deadline = deadline_for(self.service, admitted)
+            if self._dispatcher is not None:
+                self._dispatcher.reaper.limit(inbound, inbound.scope.deadline)
             context = make_context(
                 self.service, admitted, inbound, inbound.scope, principal=self.principal
             )

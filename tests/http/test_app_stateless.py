@@ -420,3 +420,27 @@ async def test_another_event_loop_is_told_at_start_up_that_trio_is_needed():
     await trio.to_thread.run_sync(drive)
     assert said[0]["type"] == "lifespan.startup.failed"
     assert "Trio" in said[0]["message"]
+
+
+async def test_cleanup_after_the_servers_own_deadline_is_bounded_too(autojump_clock):
+    server, _ = make_server(request_timeout=7)
+
+    @server.tool
+    async def stubborn() -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1000)
+        return ""
+
+    async with serving(server, HTTPOptions(cleanup_timeout=3)) as client:
+        stateless = client.start_stateless("tools/call", {"name": "stubborn"})
+        session = await client.open_session()
+        called = await session.call("stubborn")
+        await stateless.ended.wait()
+        for response in (stateless, called):
+            assert response.message()["error"]["data"] == {"code": "MCP.TIMEOUT"}
+        assert trio.current_time() == pytest.approx(10)
+        assert client.app.reaper.lifted == 2
+        assert not client.app.reaper._limited
