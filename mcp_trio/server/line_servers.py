@@ -8,6 +8,7 @@ are one, a TCP port on loopback is open to every user of the machine.
 
 from __future__ import annotations
 
+import abc
 import errno
 import fcntl
 import logging
@@ -163,13 +164,14 @@ class LineService:
             self._refusing -= 1
 
 
-class LineServing:
+class LineServing(abc.ABC):
     """The part of `MCPServer` that serves clients on sockets."""
 
     _services: list[Drainable]
 
+    @abc.abstractmethod
     def _limits(self, *, drain_on_eof: float = 0.0) -> SessionLimits:
-        raise NotImplementedError
+        """What a session of this server may use."""
 
     async def serve_lines(
         self,

@@ -202,7 +202,7 @@ def _has_description(annotation: Any) -> bool:
 def _any_value(kind: type) -> JSONObject:
     if kind is object:
         return {"description": "any JSON value"}
-    raise NotImplementedError
+    raise NotImplementedError  # a schema hook's word for a type it does not know either
 
 
 def _input(arguments: type[msgspec.Struct], defaults: JSONObject) -> JSONObject:

@@ -9,17 +9,9 @@ import trio.testing
 from mcp_trio import HTTPOptions
 from tests.http.asgi import META, STATELESS, serving
 from tests.http.tools import make_server
+from tests.messages import initialize
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
+INITIALIZE = initialize(id_=1)
 
 
 def call(**more):

@@ -16,20 +16,11 @@ from mcp_trio.transports.http_sse import HTTPSSETransport
 from mcp_trio.wire.revisions import HANDSHAKE
 from tests.http.asgi import serving
 from tests.http.tools import make_server
+from tests.messages import PING, initialize
 
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 NOTE = Envelope(Notification("n"))
 STREAM = {"accept": "text/event-stream", "content-type": None}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2024-11-05",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
+INITIALIZE = initialize("2024-11-05")
 
 
 class Old:

@@ -19,20 +19,10 @@ from tests.http.asgi import META
 from tests.http.serving_tools import LockstepListener, MemoryListener
 from tests.http.test_http_websocket import SocketClient
 from tests.http.tools import make_server
+from tests.messages import PING, PONG, initialize
 
 HOST = "127.0.0.1:8000"
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
+INITIALIZE = initialize()
 
 
 class Peer(SocketClient):

@@ -15,19 +15,9 @@ from mcp_trio.server.line_servers import MAX_REFUSALS, LineOptions
 from mcp_trio.wire import REVISIONS
 from tests.http.serving_tools import LockstepListener, MemoryListener
 from tests.http.tools import make_server
+from tests.messages import PING, PONG, initialize
 
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
+INITIALIZE = initialize()
 
 
 class Peer:

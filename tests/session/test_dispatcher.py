@@ -71,10 +71,13 @@ async def two_dispatchers(left=None, right=None, **options):
 
 
 @contextlib.asynccontextmanager
-async def scripted(handlers=None, wrap=lambda transport: transport, **options):
+async def scripted(handlers=None, wrap=lambda transport: transport, *, batches=False, **options):
     """Our dispatcher on one end, a script on the other."""
     a, b = MemoryTransport.pair()
-    dispatcher = Dispatcher(wrap(a), handlers.handler() if handlers else None, **options)
+    handler = handlers.handler() if handlers else None
+    if batches:
+        handler.batches = True
+    dispatcher = Dispatcher(wrap(a), handler, **options)
     async with trio.open_nursery() as nursery:
         await nursery.start(dispatcher.run)
         yield dispatcher, ScriptedPeer(b)
@@ -449,13 +452,7 @@ async def test_a_batch_is_refused_as_a_whole_where_there_are_none():
 
 async def test_batches_are_answered_by_one_batch():
     handlers = Handlers()
-    handler = handlers.handler()
-    handler.batches = True
-    a, b = MemoryTransport.pair()
-    dispatcher = Dispatcher(a, handler)
-    peer = ScriptedPeer(b)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(dispatcher.run)
+    async with scripted(handlers, batches=True) as (_, peer):
         await peer.say(
             Batch((Request(1, "echo", {"n": 1}), Notification("n"), Request(2, "refuse")))
         )
@@ -465,7 +462,7 @@ async def test_batches_are_answered_by_one_batch():
         assert handlers.notified == [("n", {})]
         await peer.say(Batch((Notification("n"), Notification("n"))))
         await peer.hear_nothing()
-        await b._outgoing.send(b'[1, {"jsonrpc":"2.0","id":5,"method":"echo"}]')
+        await peer.transport._outgoing.send(b'[1, {"jsonrpc":"2.0","id":5,"method":"echo"}]')
         answer = await peer.hear()
         assert {item.id for item in answer.items} == {None, 5}
         await peer.say(Batch((Request(1, "initialize"),)))
@@ -474,8 +471,6 @@ async def test_batches_are_answered_by_one_batch():
         await trio.testing.wait_all_tasks_blocked()
         await peer.tell("notifications/cancelled", {"requestId": 8})
         assert [item.id for item in (await peer.hear()).items] == [9]
-        nursery.cancel_scope.cancel()
-    await b.aclose()
 
 
 async def test_a_result_that_json_cannot_carry_is_an_internal_error():
@@ -659,19 +654,10 @@ async def test_an_answer_that_cannot_be_read_fails_its_call():
 
 
 async def test_in_a_batch_only_the_result_that_json_cannot_carry_is_lost():
-    handlers = Handlers()
-    handler = handlers.handler()
-    handler.batches = True
-    a, b = MemoryTransport.pair()
-    dispatcher = Dispatcher(a, handler)
-    peer = ScriptedPeer(b)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(dispatcher.run)
+    async with scripted(Handlers(), batches=True) as (_, peer):
         await peer.say(Batch((Request(1, "unspeakable"), Request(2, "echo", {"n": 1}))))
         answer = await peer.hear()
         assert {item.id: type(item) for item in answer.items} == {1: Error, 2: Result}
-        nursery.cancel_scope.cancel()
-    await b.aclose()
 
 
 async def test_a_session_that_has_ended_takes_no_request_any_more():

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from tests.messages import initialize
+
 SERVER = textwrap.dedent(
     """
     import subprocess, sys, trio, mcp_trio
@@ -38,16 +40,7 @@ SERVER = textwrap.dedent(
     """
 )
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
+INITIALIZE = initialize("2025-06-18")
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
