@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("eras", "what differs between revisions"),
     ("abc", "contracts for users"),
     # -- trio begins here --
+    ("events", "what observers are told"),
     ("session", "the pump, the dispatch, the context"),
     ("transports", "lines for messages"),
     ("http", "the endpoint and its connections"),
@@ -32,7 +33,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("catalog", "published operations, kept fresh"),
     ("runtime", "operations, run"),
     ("client", "MCPClient"),
-    ("telemetry", "logs"),
+    ("telemetry", "logs, metrics, traces"),
     ("config", "settings"),
     ("testing", "tools for tests"),
     ("cli", "the command"),

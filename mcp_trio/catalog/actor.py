@@ -19,6 +19,7 @@ import trio
 from mcp_trio.catalog.registries.base import Reading, Registry, RegistryError
 from mcp_trio.catalog.schedule import Schedule, is_stale, is_suspicious
 from mcp_trio.catalog.snapshot import Compiler, Fault, Quarantined, Snapshot, Step
+from mcp_trio.events import CatalogFailed, CatalogRefreshed, Event
 from mcp_trio.server.providers import ProviderHost, ToolSet
 
 FEW = 4
@@ -131,6 +132,8 @@ class CatalogActor:
         self._current: _Ask | None = None
         """The read that is going on."""
         self._running = False
+        self._changed = 0
+        """Operations that the look under way has changed."""
         self._compiling = trio.CapacityLimiter(1)
 
     # What a server uses.
@@ -277,6 +280,18 @@ class CatalogActor:
             facts.matched = now
             self._ready.set()
             facts.deadline = self._schedule.after_success(now, self._chance())
+            self._tell(
+                CatalogRefreshed(
+                    revision=self._snapshot.revision,
+                    operations=len(self._snapshot.entries),
+                    changed=self._changed,
+                    quarantined=len(self._snapshot.report),
+                )
+            )
+
+    def _tell(self, event: Event) -> None:
+        if self._host is not None:
+            self._host.emit(event)
 
     def _failed(self, text: str, *, bug: Exception | None = None) -> None:
         facts = self._facts
@@ -291,12 +306,13 @@ class CatalogActor:
         facts.failures, facts.error = facts.failures + 1, text
         # What was half seen before an outage is no first sight any more.
         facts.doubtful = None
-        facts.deadline = self._schedule.after_failure(
-            trio.current_time(), facts.failures, self._chance()
-        )
+        now = trio.current_time()
+        facts.deadline = self._schedule.after_failure(now, facts.failures, self._chance())
+        self._tell(CatalogFailed(reason=text, retry_in=facts.deadline - now))
 
     async def _refresh(self) -> None:
         facts = self._facts
+        self._changed = 0
         if facts.token is not None and await self._registry.change_token() == facts.token:
             facts.doubtful = None
             if self._name_came_free():
@@ -366,6 +382,7 @@ class CatalogActor:
             return
         self._facts.swaps += 1
         difference = step.difference
+        self._changed = sum(map(len, (difference.added, difference.changed, difference.removed)))
         _log.info(
             "catalog: %d operations at %.12s; %d added, %d changed, %d removed",
             len(step.snapshot.entries),

@@ -37,6 +37,7 @@ from mcp_trio.errors import (
     ProtocolError,
     TransportClosedError,
 )
+from mcp_trio.events import EventHub, Reporter
 from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.server.server import MCPServer
@@ -140,6 +141,8 @@ class MCPClient:
         self._revision: Revision | None = None
         self._annotations: dict[str, tuple[ParamHeader, ...]] = {}
         self._listeners: set[Changes] = set()
+        self.events = EventHub()
+        """What happens, for observers; see `mcp_trio.events`."""
         self.capabilities = ServerCapabilities()
         """What the server offers; empty until connected."""
         self.server_info: Implementation | None = None
@@ -197,7 +200,8 @@ class MCPClient:
             ours, theirs = MemoryTransport.pair()
             transport = ours
             await nursery.start(_serve, self._target, theirs)
-        session = Dispatcher(cast("Transport", transport), _Callbacks(self))
+        reporter = Reporter(self.events, "client")
+        session = Dispatcher(cast("Transport", transport), _Callbacks(self), reporter=reporter)
         self._session = session
         await nursery.start(session.run)
         await self._negotiate(transport)

@@ -90,6 +90,11 @@ class HandshakeEra:
         self.client_info = cast("JSONObject", raw["clientInfo"])
         self.client_capabilities = cast("JSONObject", raw["capabilities"])
 
+    def close(self) -> None:
+        """Begin anew: `initialize` was admitted, and then refused."""
+        self.stage = Stage.NEW
+        self.client_info, self.client_capabilities = None, {}
+
     def notified(self, notification: Notification) -> None:
         """Take note of a notification. One that comes at the wrong time is ignored."""
         if notification.method == "notifications/initialized" and self.stage is not Stage.NEW:

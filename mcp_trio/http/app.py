@@ -17,12 +17,12 @@ import trio.lowlevel
 from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import error_message
 from mcp_trio.eras.detect import Kind, detect_http
-from mcp_trio.errors import OverloadedError, ProtocolError
+from mcp_trio.errors import OverloadedError, ProtocolError, UnauthorizedError
 from mcp_trio.framing import gate
 from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
 from mcp_trio.http.exchange import serve_request
-from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.options import HTTPOptions, identified
 from mcp_trio.http.requests import (
     BodyTimeoutError,
     BodyTooLargeError,
@@ -50,6 +50,7 @@ logger = logging.getLogger("mcp_trio.http")
 MAX_TOLD = 100
 """Refused sources that are logged, each once."""
 
+_CHALLENGE: Header = (b"www-authenticate", b"Bearer")
 _ALLOW: Header = (b"allow", b"POST, GET, DELETE, OPTIONS")
 _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 _REQUESTED = (
@@ -199,10 +200,16 @@ class HTTPApp:
         if refusal is not None:
             await websocket.refuse(scope, receive, send, refusal.status, refusal.reason)
             return
+        try:
+            principal = await identified(self.options, HTTPRequest.read(scope, receive).headers)
+        except UnauthorizedError as error:
+            await websocket.refuse(scope, receive, send, 401, error.message)
+            return
         line = websocket.ASGIWebSocket(
             receive, send, max_message=self.options.max_body, limits=self._limits
         )
-        await self.sessions.run_line(line, partial(line.accept, scope.get("subprotocols", [])))
+        accept = partial(line.accept, scope.get("subprotocols", []))
+        await self.sessions.run_line(line, accept, principal)
 
     async def _http(self, http: HTTPRequest, send: Send) -> None:
         path: str = http.scope["path"].removeprefix(http.scope.get("root_path", ""))
@@ -220,6 +227,11 @@ class HTTPApp:
             await refuse(send, refusal.status, refusal.reason)
             return
         cors = _cors(http)
+        if http.scope["method"] != "OPTIONS":  # which browsers send without credentials
+            known = await self._identified(http, send, cors)
+            if known is None:
+                return
+            http = known
         if path not in self._paths:
             await self._http_sse(path, http, send, cors)
             return
@@ -234,6 +246,17 @@ class HTTPApp:
                 await respond(send, 204, headers=(*cors, *_preflight(cors), _ALLOW))
             case _:
                 await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
+
+    async def _identified(
+        self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+    ) -> HTTPRequest | None:
+        """The request with its principal; None once it has been refused."""
+        try:
+            return attrs.evolve(http, principal=await identified(self.options, http.headers))
+        except UnauthorizedError as error:
+            fault = error_message(None, error)
+            await refuse(send, 401, error.message, error=fault, headers=(*cors, _CHALLENGE))
+            return None
 
     def _tell_refusal(self, refusal: gate.Refusal, http: HTTPRequest) -> None:
         """Log a refused Host or Origin, each one once: a flood of them must not fill the log."""
@@ -410,7 +433,7 @@ class HTTPApp:
             fault = error_message(request_id, ProtocolError(reason))
             await refuse(send, 400, reason, error=fault, headers=cors)
             return None
-        session = self.sessions.find(id_, None)
+        session = self.sessions.find(id_, http.principal)
         if session is None:
             reason = "Session not found: initialize again"
             fault = error_message(request_id, ProtocolError(reason))

@@ -12,9 +12,10 @@ import trio.lowlevel
 
 from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import Admitted, error_message
-from mcp_trio.errors import MISSING_CAPABILITY, MCPError, MethodNotFoundError
+from mcp_trio.errors import MCPError, MethodNotFoundError
+from mcp_trio.events import Outcome, Reporter, outcome_of
 from mcp_trio.http.requests import HTTPRequest
-from mcp_trio.http.responses import Header, Responder, Send, refuse
+from mcp_trio.http.responses import Header, Responder, Send, refuse, status_of
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.session.dispatch import (
@@ -36,6 +37,7 @@ class StatelessExchange:
     admitted: Admitted
     responder: Responder
     reaper: Reaper
+    reporter: Reporter
     scope: trio.CancelScope
     task: trio.lowlevel.Task
     gone: bool = False
@@ -58,6 +60,8 @@ class StatelessExchange:
         except trio.BrokenResourceError:
             self.peer_gone()
             await trio.lowlevel.checkpoint()
+        else:
+            self.reporter.emitted(method, params)
 
     async def ask(self, method: str, params: JSONObject) -> JSONObject:  # noqa: ARG002 - the contract
         """Refuse: in this era nothing is asked on a stream (R1)."""
@@ -93,28 +97,50 @@ async def serve_request(
     cors: tuple[Header, ...],
 ) -> None:
     """Serve one stateless request from admission to the end of its response."""
+    reporter = Reporter(service.events, "server")
+    reporter.received(message.method, message.id)
+    began = trio.current_time()
     try:
         admitted = stateless.admit(message, http.headers, service.facts)
     except MCPError as error:
+        reporter.completed(message.method, message.id, "error", began=began)
         fault = error_message(message.id, error)
         await refuse(send, _status(error), error.message, error=fault, headers=cors)
         return
-    scope = trio.CancelScope(deadline=deadline_for(service, admitted))
-    responder = Responder(send, http.accepts, cors)
-    exchange = StatelessExchange(admitted, responder, reaper, scope, trio.lowlevel.current_task())
+    exchange = StatelessExchange(
+        admitted,
+        Responder(send, http.accepts, cors),
+        reaper,
+        reporter,
+        trio.CancelScope(deadline=deadline_for(service, admitted)),
+        trio.lowlevel.current_task(),
+    )
+    outcome: Outcome = "cancelled"
+    try:
+        reply = await _run(service, exchange, http)
+        if reply is not None:
+            outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
+    finally:
+        reporter.completed(message.method, message.id, outcome, began=began)
+    if reply is not None:
+        await exchange.responder.finish(encode_reply(reply), status=status_of(reply))
+
+
+async def _run(
+    service: Service, exchange: StatelessExchange, http: HTTPRequest
+) -> Result | Error | None:
+    """Run the request in its scope; None if there is nobody left to answer."""
+    admitted, reaper, scope = exchange.admitted, exchange.reaper, exchange.scope
     reply: Result | Error | None = None
     reaper.add(exchange)
     reaper.limit(exchange, scope.deadline)
     try:
         with scope:
             async with http.watching(exchange.peer_gone):
-                context = make_context(service, admitted, exchange, scope)
+                context = make_context(service, admitted, exchange, scope, principal=http.principal)
                 reply = await dispatch(service, admitted, context)
     finally:
         reaper.remove(exchange)
     if exchange.gone:
-        return
-    if reply is None:
-        reply = timed_out(admitted)
-    refused = isinstance(reply, Error) and reply.code == MISSING_CAPABILITY
-    await responder.finish(encode_reply(reply), status=400 if refused else 200)
+        return None
+    return timed_out(admitted) if reply is None else reply

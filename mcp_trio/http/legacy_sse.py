@@ -18,9 +18,10 @@ from mcp_trio.engine.envelope import Envelope
 from mcp_trio.framing.sse import COMMENT, encode_event
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
-from mcp_trio.http.sessions import SessionTable
+from mcp_trio.http.sessions import SessionTable, same_principal
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Malformed, Message
+from mcp_trio.session.context import Principal
 from mcp_trio.transports.outbox import FLUSH_TIMEOUT, Outbox
 from mcp_trio.wire.basic import RequestId
 
@@ -35,12 +36,14 @@ SESSION = "session_id"
 class EventLine:
     """One session's line: out as events of one response, in as bodies of others."""
 
-    def __init__(self, responder: Responder) -> None:
+    def __init__(self, responder: Responder, principal: Principal | None) -> None:
         """Make one; `accept` comes before anything else.
 
         Args:
             responder: the response to the GET.
+            principal: who opened it.
         """
+        self.principal = principal
         # 192 random bits: who knows the id may speak in the session (H12).
         self.id = secrets.token_urlsafe(24)
         self._responder = responder
@@ -135,20 +138,23 @@ class LegacySSE:
         if not http.accepts.sse:
             await refuse(send, 406, "Accept must allow text/event-stream", headers=cors)
             return
-        line = EventLine(Responder(send, http.accepts, cors))
+        line = EventLine(Responder(send, http.accepts, cors), http.principal)
         where = quote(http.scope.get("root_path", "") + self._messages_path)
         self._lines[line.id] = line
         try:
             async with http.watching(line.leave):
                 accept = partial(line.accept, f"{where}?{SESSION}={line.id}")
-                await self._table.run_line(line, accept)
+                await self._table.run_line(line, accept, http.principal)
         finally:
             del self._lines[line.id]
 
     def find(self, http: HTTPRequest) -> EventLine | None:
-        """The session that a POST names; None if there is none of that id."""
+        """The session that a POST names; None if the sender has none of that id (H12)."""
         query = parse_qs(http.scope.get("query_string", b"").decode("latin-1"))
-        return self._lines.get(query.get(SESSION, [""])[0])
+        line = self._lines.get(query.get(SESSION, [""])[0])
+        if line is None or not same_principal(line.principal, http.principal):
+            return None
+        return line
 
     async def post(
         self, line: EventLine, message: Message, send: Send, cors: tuple[Header, ...]

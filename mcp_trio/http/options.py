@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
 import attrs
 
 from mcp_trio.framing.gate import LOOPBACK_NAMES, GatePolicy
+from mcp_trio.session.context import Principal
+
+Identify: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
+"""Takes the header fields of a request, names in lower case; says who sent it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,6 +30,10 @@ class HTTPOptions:
     loopback names on loopback, any IP address elsewhere. `*` serves every name. Others get 403."""
     allowed_origins: frozenset[str] = frozenset()
     """Web origins, such as `https://app.example`, served besides the server's own (403)."""
+    identify: Identify | None = None
+    """Says who sends a request, plain or async, once per HTTP request and per WebSocket. None is
+    nobody in particular; an `UnauthorizedError` it raises is a 401. A session belongs to
+    the one who opened it, to others it does not exist (H12)."""
     max_body: int = 4 * 1024 * 1024
     """Bytes of a request body (413), and of a WebSocket message (close code 1009)."""
     body_timeout: float = 30.0
@@ -59,3 +71,17 @@ class HTTPOptions:
 
 
 LOOPBACK_BINDS = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+async def identified(options: HTTPOptions, headers: Mapping[str, str]) -> Principal | None:
+    """Who sends a request.
+
+    Raises:
+        UnauthorizedError: `identify` refuses it.
+    """
+    if options.identify is None:
+        return None
+    found = options.identify(headers)
+    if inspect.isawaitable(found):
+        found = await found
+    return found

@@ -21,8 +21,8 @@ class StoredEvent:
     stream: int
     number: int
     data: bytes
-    answer: bool = False
-    """It answers a request."""
+    status: int | None = None
+    """The HTTP status of an answer that travels alone; None for what answers no request."""
 
 
 def event_id(stream: int, number: int) -> str:

@@ -11,6 +11,7 @@ import trio
 
 from mcp_trio.framing.gate import Accepts, accepts
 from mcp_trio.http.responses import Receive, Scope
+from mcp_trio.session.context import Principal
 
 CONNECTION = "mcp_trio.connection"
 """The ASGI extension by which `http.connection` tells of a lost peer without a task."""
@@ -39,6 +40,8 @@ class HTTPRequest:
     scope: Scope
     receive: Receive
     headers: dict[str, str]
+    principal: Principal | None = None
+    """Who sent it, as `HTTPOptions.identify` found; None for nobody in particular."""
 
     @classmethod
     def read(cls, scope: Scope, receive: Receive) -> HTTPRequest:

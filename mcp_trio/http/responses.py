@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
-from mcp_trio.errors import INVALID_REQUEST, ErrorCode
+from mcp_trio.errors import INVALID_REQUEST, MISSING_CAPABILITY, UNAUTHORIZED, ErrorCode
 from mcp_trio.framing.gate import Accepts
 from mcp_trio.framing.sse import COMMENT, encode_event, encode_retry
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Error
+from mcp_trio.jsonrpc.messages import Error, Message
 
 # The ASGI specification's own loose types.
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -27,6 +27,16 @@ _STREAM: tuple[Header, ...] = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+
+
+STATUSES = {MISSING_CAPABILITY: 400, UNAUTHORIZED: 403}
+"""HTTP status of an answer by its JSON-RPC code, as long as no stream has begun. Everything else
+that a handler answers is 200, because clients drop the connection over other statuses."""
+
+
+def status_of(reply: Message) -> int:
+    """The HTTP status with which an answer travels if it is alone."""
+    return STATUSES.get(reply.code, 200) if isinstance(reply, Error) else 200
 
 
 async def respond(
@@ -64,13 +74,15 @@ class Responder:
     the response has by then.
     """
 
-    __slots__ = ("accepts", "ending", "headers", "send", "streaming")
+    __slots__ = ("accepts", "ending", "granted", "headers", "send", "streaming")
 
     def __init__(self, send: Send, accepts: Accepts, headers: tuple[Header, ...] = ()) -> None:
         self.send = send
         self.accepts = accepts
         self.headers = headers
         """Added to either form."""
+        self.granted: tuple[Header, ...] = ()
+        """Added too unless the request is refused."""
         self.streaming = False
         self.ending = False
         """The last part is on its way: from now on a client that leaves has been answered.
@@ -84,7 +96,7 @@ class Responder:
                 {
                     "type": "http.response.start",
                     "status": 200,
-                    "headers": [*_STREAM, *self.headers],
+                    "headers": [*_STREAM, *self.headers, *self.granted],
                 }
             )
 
@@ -113,7 +125,8 @@ class Responder:
         """Send the last message and end the response."""
         self.ending = True
         if not self.streaming and self.accepts.json:
-            await respond(self.send, status, data, self.headers)
+            granted = self.granted if status < 300 else ()
+            await respond(self.send, status, data, (*self.headers, *granted))
             return
         await self.begin()
         body = encode_event(data, id=id)

@@ -55,7 +55,7 @@ async def open_session(
 ) -> None:
     """Serve `initialize`: make a session, answer, and drop it again if the answer is an error."""
     try:
-        session = await table.create(nursery, None)
+        session = await table.create(nursery, http.principal)
     except OverloadedError as error:
         retry = (b"retry-after", b"%d" % max(1, round(error.retry_after)))
         fault = error_message(message.id, error)
@@ -65,15 +65,17 @@ async def open_session(
     session.dispatcher.feed(Envelope(message, None, http.headers))
     # Admission is synchronous, so it is known by now whether there is a session at all.
     accepted = session.side.handshake.stage is not Stage.NEW
-    header = (names.SESSION_ID.encode(), session.id.encode())
-    responder = Responder(send, http.accepts, (*cors, header) if accepted else cors)
+    responder = Responder(send, http.accepts, cors)
+    if accepted:
+        responder.granted = ((names.SESSION_ID.encode(), session.id.encode()),)
     answered = False
     try:
         answered = await _connected(
             session, stream, http, responder, partial(_answer, session, stream, responder)
         )
     finally:
-        if not (accepted and answered):
+        # The handshake can be refused later, too: by a middleware or an authorizer.
+        if not answered or session.side.handshake.stage is Stage.NEW:
             table.end(session)
 
 
@@ -192,14 +194,14 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
     with trio.move_on_after(patience) as slow:
         event = await stream.take(owner)
         # A client that takes no stream gets the answer alone.
-        while event is not None and not (event.answer or responder.accepts.sse):
+        while event is not None and event.status is None and not responder.accepts.sse:
             event = await stream.take(owner)
     if not slow.cancelled_caught and stream.ended and not stream.queue:
         if event is None:
             await _over(session, responder)
             return
-        if event.answer:
-            await responder.finish(event.data)
+        if event.status is not None:
+            await responder.finish(event.data, status=event.status)
             return
     if revision.priming:
         await _prime(stream, responder)

@@ -18,6 +18,7 @@ from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.peer import key
 from mcp_trio.errors import ProtocolError
 from mcp_trio.http.replay import ReplayBuffer, StoredEvent
+from mcp_trio.http.responses import status_of
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Request, Result
 from mcp_trio.wire.basic import RequestId
@@ -104,9 +105,14 @@ class Stream:
         self.sent += 1
         return self.sent
 
-    def put(self, data: bytes, *, answer: bool = False) -> StoredEvent:
-        """Number a message and queue it. Without a connection the oldest ones go."""
-        event = StoredEvent(self.number, self.next_number(), data, answer)
+    def put(self, data: bytes, status: int | None = None) -> StoredEvent:
+        """Number a message and queue it. Without a connection the oldest ones go.
+
+        Args:
+            data: the message.
+            status: see `StoredEvent`.
+        """
+        event = StoredEvent(self.number, self.next_number(), data, status)
         if self.owner is None and len(self.queue) >= QUEUE:
             self.queue.popleft()
         self.queue.append(event)
@@ -220,7 +226,7 @@ class SessionStreams:
         answers = _answered(envelope.message)
         if not answers:
             await stream.room()
-        self.replay.store(stream.put(data, answer=bool(answers)))
+        self.replay.store(stream.put(data, status_of(envelope.message) if answers else None))
         if stream is not self.standalone:
             for id_ in answers:
                 self._finish(stream, id_)

@@ -14,6 +14,7 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.errors import OverloadedError
+from mcp_trio.events import Reporter
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.replay import ReplayBuffer
 from mcp_trio.http.session_streams import SessionStreams
@@ -43,6 +44,7 @@ class HTTPSession:
                 max_in_flight=options.max_in_flight, cleanup_timeout=options.cleanup_timeout
             ),
             reaper=reaper,
+            reporter=Reporter(service.events, "server"),
         )
         self.side.attach(self.dispatcher)
         self.dispatcher.on_idle_change = self.touch
@@ -102,12 +104,18 @@ class SessionTable:
         """Whether there are as many sessions as allowed."""
         return len(self) >= self._options.max_sessions
 
-    async def run_line(self, transport: Transport, accept: Callable[[], Awaitable[bool]]) -> None:
+    async def run_line(
+        self,
+        transport: Transport,
+        accept: Callable[[], Awaitable[bool]],
+        principal: Principal | None,
+    ) -> None:
         """Be a session on one connection until it ends. The caller has looked at `full`.
 
         Args:
             transport: the connection; taken over and closed.
             accept: opens it, once the session is counted; False if the client has left.
+            principal: who opened it.
         """
         options = self._options
         session = LineSession(
@@ -117,6 +125,7 @@ class SessionTable:
                 max_in_flight=options.max_in_flight, cleanup_timeout=options.cleanup_timeout
             ),
             idle_timeout=options.session_idle_timeout,
+            principal=principal,
         )
         self._lines.add(session)
         try:
@@ -154,7 +163,11 @@ class SessionTable:
     def find(self, id_: str, principal: Principal | None) -> HTTPSession | None:
         """Look a session up. Another principal's session does not exist for the caller (H12)."""
         session = self._sessions.get(id_)
-        if session is None or session.streams.closed or not _same(session.principal, principal):
+        if (
+            session is None
+            or session.streams.closed
+            or not same_principal(session.principal, principal)
+        ):
             return None
         return session
 
@@ -164,7 +177,8 @@ class SessionTable:
         session.cancel()
 
 
-def _same(one: Principal | None, other: Principal | None) -> bool:
+def same_principal(one: Principal | None, other: Principal | None) -> bool:
+    """Tell whether two callers are the same; nobody in particular is only like himself."""
     if one is None or other is None:
         return one is other
     return one.subject == other.subject

@@ -23,7 +23,8 @@ from mcp_trio.runtime.output import Output
 from mcp_trio.runtime.policies import Gatekeeper, Retry, Settings
 from mcp_trio.runtime.retries import send_with_retries
 from mcp_trio.runtime.stages import Stage, StageError, Whose, failed
-from mcp_trio.session.context import Context, Principal
+from mcp_trio.session.context import Context
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import CallToolResult, JSONObject, Tool
 
 _log = logging.getLogger("mcp_trio.runtime")
@@ -50,8 +51,7 @@ class CompiledOperation:
         Cancelling closes the upstream's socket and raises `trio.Cancelled`. The deadline
         of the operation is set under that of the caller's scope.
 
-        Raises:
-            UnauthorizedError: the caller lacks a scope the operation requires.
+        The caller has been authorized; see `authorize`.
         """
         try:
             return await self._stages(context, arguments)
@@ -72,21 +72,25 @@ class CompiledOperation:
             return self._failed(_bug(error, reference), context)
 
     async def _stages(self, context: Context, arguments: JSONObject) -> CallToolResult:
-        self._authorize(context.principal)
         self._validate(arguments)
         inputs = self._inputs(context, arguments)
         check_context(inputs, "input_mapping")
         answer = await self._send(self.plan.prepare(inputs))
         return self.output.deliver(answer, arguments, self._mask)
 
-    def _authorize(self, principal: Principal | None) -> None:
-        held = frozenset[str]() if principal is None else principal.scopes
-        missing = [scope for scope in self.settings.required_scopes if scope not in held]
-        if missing:
-            raise UnauthorizedError(
-                f"the tool {self.operation.name} needs more scopes",
-                data={"requiredScopes": list(self.settings.required_scopes)},
-            )
+    @property
+    def authorize(self) -> Authorizer | None:
+        """Demands the scopes that the operation requires; None if it requires none."""
+        return self._has_scopes if self.settings.required_scopes else None
+
+    def _has_scopes(self, context: Context) -> bool:
+        held = frozenset[str]() if context.principal is None else context.principal.scopes
+        if held.issuperset(self.settings.required_scopes):
+            return True
+        raise UnauthorizedError(
+            f"the tool {self.operation.name} needs more scopes",
+            data={"requiredScopes": list(self.settings.required_scopes)},
+        )
 
     def _validate(self, arguments: JSONObject) -> None:
         violations = self.validator.violations(arguments)

@@ -6,7 +6,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from mcp_trio.errors import ConfigurationError, DuplicateRegistrationError, InvalidParamsError
+from mcp_trio.errors import (
+    ConfigurationError,
+    DuplicateRegistrationError,
+    NotFoundError,
+)
 from mcp_trio.wire.completion import MAX_VALUES, CompleteParams, Completion
 
 Completer: TypeAlias = Callable[
@@ -19,8 +23,14 @@ Completer: TypeAlias = Callable[
 class Completions:
     """Who completes what."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """Begin with nobody.
+
+        Args:
+            changed: told of each change, synchronously.
+        """
         self._completers: dict[tuple[str, str, str], Completer] = {}
+        self._changed = changed
 
     def __len__(self) -> int:
         return len(self._completers)
@@ -34,32 +44,32 @@ class Completions:
             ConfigurationError: not exactly one of prompt and resource was given.
             DuplicateRegistrationError: somebody completes it already.
         """
-        if (prompt is None) == (resource is None):
-            raise ConfigurationError("a completion belongs to a prompt or to a resource template")
-        kind = "ref/prompt" if prompt is not None else "ref/resource"
-        key = (kind, cast("str", prompt or resource), argument)
+        key = _key(argument, prompt, resource)
         if key in self._completers:
             raise DuplicateRegistrationError(f"{argument!r} of {key[1]!r} is completed already")
         self._completers[key] = completer
+        self._changed()
 
-    async def complete(
-        self, params: CompleteParams, known: Callable[[str, str], bool]
-    ) -> Completion:
+    def remove(self, argument: str, *, prompt: str | None, resource: str | None) -> None:
+        """Take a completer away.
+
+        Raises:
+            ConfigurationError: not exactly one of prompt and resource was given.
+            NotFoundError: nobody completes that argument.
+        """
+        key = _key(argument, prompt, resource)
+        if self._completers.pop(key, None) is None:
+            raise NotFoundError(f"nobody completes {argument!r} of {key[1]!r}")
+        self._changed()
+
+    async def complete(self, params: CompleteParams) -> Completion:
         """Give suggestions; none for an argument that nobody completes.
 
         Args:
-            params: what is asked.
-            known: tells whether the prompt or template of a reference exists.
-
-        Raises:
-            InvalidParamsError: a reference to nothing.
+            params: what is asked; its prompt, resource or template exists.
         """
         ref = params.ref
-        target = ref.name if ref.type == "ref/prompt" else ref.uri
-        if ref.type not in {"ref/prompt", "ref/resource"} or target is None:
-            raise InvalidParamsError("ref must be a ref/prompt with a name or a ref/resource")
-        if not known(ref.type, target):
-            raise InvalidParamsError(f"Unknown reference: {target[:128]}")
+        target = cast("str", ref.name if ref.type == "ref/prompt" else ref.uri)
         completer = self._completers.get((ref.type, target, params.argument.name))
         if completer is None:
             return Completion(values=[])
@@ -73,3 +83,10 @@ class Completions:
         return Completion(
             values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES
         )
+
+
+def _key(argument: str, prompt: str | None, resource: str | None) -> tuple[str, str, str]:
+    if (prompt is None) == (resource is None):
+        raise ConfigurationError("a completion belongs to a prompt or to a resource template")
+    kind = "ref/prompt" if prompt is not None else "ref/resource"
+    return (kind, cast("str", prompt or resource), argument)

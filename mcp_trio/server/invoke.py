@@ -27,6 +27,7 @@ from mcp_trio.server.signature import (
 )
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import (
     ABSENT,
     CallToolResult,
@@ -123,6 +124,7 @@ class FunctionTool:
     validator: Validator
     output_validator: Validator | None
     threads: Threads
+    authorize: Authorizer | None = None
 
     async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
         """Validate, run, and dress the result.
@@ -207,6 +209,8 @@ class ToolOptions(TypedDict, total=False):
     """The tool's `_meta`."""
     input_schema: JSONObject
     """Replaces the schema read from the signature, word for word."""
+    authorize: Authorizer
+    """Says who may use it; to others it is not listed, and refused. See `Authorizer`."""
 
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -261,6 +265,7 @@ def function_tool(
         validator=Validator(tool.input_schema),
         output_validator=None if tool.output_schema is None else Validator(tool.output_schema),
         threads=threads,
+        authorize=options.get("authorize"),
     )
 
 

@@ -7,13 +7,14 @@ of a page does not grow with the listing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
 from mcp_trio.jsonrpc import codec
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import JSONObject, Revision, Tool
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.revisions import Structured
@@ -25,6 +26,11 @@ class Listed(Protocol):
     @property
     def definition(self) -> object:
         """The entry as it is listed."""
+        ...
+
+    @property
+    def authorize(self) -> Authorizer | None:
+        """Says who may use it and sees it listed; None for everybody."""
         ...
 
 
@@ -50,24 +56,27 @@ class Listing(Generic[L]):
             for name, entry in entries.items():
                 self.entries.setdefault(name, entry)
         self.revision = digest.hexdigest()[:16]
-        self._names = tuple(self.entries)
+        self.names = tuple(self.entries)
+        self.guarded = any(entry.authorize is not None for entry in self.entries.values())
+        """Whether some entries are not for everybody."""
         self._pages: dict[tuple[Revision, int, int], msgspec.Raw] = {}
         self._headers: dict[str, tuple[ParamHeader, ...]] = {}
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def page(self, revision: Revision, start: int, size: int) -> msgspec.Raw:
         """The encoded array of up to `size` entries from `start`, in a revision's terms."""
         key = (revision, start, size)
         page = self._pages.get(key)
         if page is None:
-            page = self._pages[key] = codec.raw(list(self._project(revision, start, size)))
+            page = self.encoded(revision, self.names[start : start + size])
+            self._pages[key] = page
         return page
 
-    def _project(self, revision: Revision, start: int, size: int) -> Iterator[JSONObject]:
-        for name in self._names[start : start + size]:
-            yield project(self.entries[name].definition, revision)
+    def encoded(self, revision: Revision, names: Iterable[str]) -> msgspec.Raw:
+        """The encoded array of these entries, in a revision's terms. Not kept."""
+        return codec.raw([project(self.entries[name].definition, revision) for name in names])
 
     def tool_headers(self, name: str) -> tuple[ParamHeader, ...]:
         """The mirrored arguments of a tool; none for an unknown one."""

@@ -12,6 +12,7 @@ from mcp_trio.errors import InvalidParamsError
 from mcp_trio.server.invoke import Threads, entry_name, run_function
 from mcp_trio.server.signature import CONTENT, Signature, description_of, read_signature
 from mcp_trio.session.context import Context
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import Icon, JSONObject, TextContent
 from mcp_trio.wire.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
@@ -22,6 +23,11 @@ class PromptEntry(Protocol):
     @property
     def definition(self) -> Prompt:
         """The prompt as it is listed."""
+        ...
+
+    @property
+    def authorize(self) -> Authorizer | None:
+        """Says who may use it; None for everybody. Asked before `get`."""
         ...
 
     async def get(self, context: Context, arguments: dict[str, str]) -> GetPromptResult:
@@ -46,6 +52,8 @@ class PromptOptions(TypedDict, total=False):
     """Pictures."""
     meta: JSONObject
     """The prompt's `_meta`."""
+    authorize: Authorizer
+    """Says who may use it; to others it is not listed, and refused. See `Authorizer`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +64,7 @@ class FunctionPrompt:
     function: Callable[..., object]
     signature: Signature
     threads: Threads
+    authorize: Authorizer | None = None
 
     async def get(self, context: Context, arguments: dict[str, str]) -> GetPromptResult:
         """Check the arguments, run the function, and dress what it returns as messages."""
@@ -125,5 +134,9 @@ def function_prompt(
         meta=options.get("meta"),
     )
     return FunctionPrompt(
-        definition=definition, function=function, signature=signature, threads=threads
+        definition=definition,
+        function=function,
+        signature=signature,
+        threads=threads,
+        authorize=options.get("authorize"),
     )

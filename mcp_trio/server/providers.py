@@ -11,7 +11,9 @@ from typing import Protocol
 
 import attrs
 
+from mcp_trio.events import Event
 from mcp_trio.session.context import Context
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import CallToolResult, JSONObject, Tool
 
 
@@ -21,6 +23,11 @@ class ToolEntry(Protocol):
     @property
     def definition(self) -> Tool:
         """The tool as it is listed, in the newest revision's terms."""
+        ...
+
+    @property
+    def authorize(self) -> Authorizer | None:
+        """Says who may call it and sees it listed; None for everybody. Asked before `call`."""
         ...
 
     async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
@@ -56,6 +63,10 @@ class ProviderHost(Protocol):
 
     def changed(self) -> None:
         """Say that `tools` is a new set. Synchronous: one call, one `list_changed`."""
+        ...
+
+    def emit(self, event: Event, /) -> None:
+        """Tell the server's observers of something. Never waits and never raises."""
         ...
 
 

@@ -15,6 +15,7 @@ from mcp_trio.jsonrpc import codec
 from mcp_trio.server.invoke import Threads, entry_name, run_function
 from mcp_trio.server.signature import Signature, SignatureError, description_of, read_signature
 from mcp_trio.session.context import Context
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import Icon, JSONObject
 from mcp_trio.wire.content import Annotations, ResourceContents
 from mcp_trio.wire.resources import ReadResourceResult, Resource, ResourceTemplate
@@ -26,6 +27,11 @@ class ResourceEntry(Protocol):
     @property
     def definition(self) -> Resource:
         """The resource as it is listed."""
+        ...
+
+    @property
+    def authorize(self) -> Authorizer | None:
+        """Says who may use it; None for everybody. Asked before `read`."""
         ...
 
     async def read(
@@ -41,6 +47,11 @@ class TemplateEntry(Protocol):
     @property
     def definition(self) -> ResourceTemplate:
         """The template as it is listed."""
+        ...
+
+    @property
+    def authorize(self) -> Authorizer | None:
+        """Says who may use it; None for everybody. Asked before `read`."""
         ...
 
     @property
@@ -78,6 +89,8 @@ class ResourceOptions(TypedDict, total=False):
     """Pictures."""
     meta: JSONObject
     """Its `_meta`."""
+    authorize: Authorizer
+    """Says who may use it; to others it is not listed, and refused. See `Authorizer`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -130,6 +143,7 @@ class FunctionResource:
 
     definition: Resource
     reader: _Reader
+    authorize: Authorizer | None = None
 
     async def read(
         self, context: Context, uri: str, variables: dict[str, str]
@@ -145,6 +159,7 @@ class FunctionTemplate:
     definition: ResourceTemplate
     template: UriTemplate
     reader: _Reader
+    authorize: Authorizer | None = None
 
     async def read(
         self, context: Context, uri: str, variables: dict[str, str]
@@ -197,7 +212,12 @@ def function_resource(
             icons=options.get("icons"),
             meta=options.get("meta"),
         )
-        return FunctionTemplate(definition=listed, template=template, reader=reader)
+        return FunctionTemplate(
+            definition=listed,
+            template=template,
+            reader=reader,
+            authorize=options.get("authorize"),
+        )
     return FunctionResource(
         definition=Resource(
             uri=uri,
@@ -211,4 +231,5 @@ def function_resource(
             meta=options.get("meta"),
         ),
         reader=reader,
+        authorize=options.get("authorize"),
     )

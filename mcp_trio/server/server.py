@@ -1,4 +1,7 @@
-"""`MCPServer`: tools in one place, served over any transport and in every revision."""
+"""`MCPServer`: the methods of the protocol over what is offered, and the ways to serve them.
+
+How things come to be offered is written in `offers`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import Any, TypedDict, cast
 
 import attrs
 import msgspec
@@ -17,30 +20,26 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.engine.paging import CursorKey
-from mcp_trio.engine.subscriptions import RESOURCE_UPDATED, Notice
+from mcp_trio.engine.subscriptions import honoured
 from mcp_trio.eras.admission import ServerFacts
 from mcp_trio.eras.rounds import KeyRing, RoundSettings
-from mcp_trio.errors import ConfigurationError, NotFoundError, ResourceNotFoundError
+from mcp_trio.errors import (
+    ConfigurationError,
+    InvalidParamsError,
+    NotFoundError,
+    ResourceNotFoundError,
+)
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings
-from mcp_trio.server.completions import Completer, Completions
-from mcp_trio.server.invoke import Threads, ToolOptions, function_tool
 from mcp_trio.server.line_servers import Drainable, LineServing
-from mcp_trio.server.listing import Listing
-from mcp_trio.server.prompts import PromptEntry, PromptOptions, function_prompt
-from mcp_trio.server.providers import ToolEntry, ToolProvider
-from mcp_trio.server.resources import (
-    FunctionTemplate,
-    ResourceEntry,
-    ResourceOptions,
-    TemplateEntry,
-    function_resource,
-)
-from mcp_trio.server.shelf import Page, Shelf, ToolShelf
-from mcp_trio.session.context import Context
+from mcp_trio.server.listing import Listed
+from mcp_trio.server.offers import Offers
+from mcp_trio.server.resources import ResourceEntry, TemplateEntry
+from mcp_trio.server.shelf import Page, Shelf
+from mcp_trio.session.context import Context, Principal
 from mcp_trio.session.dispatch import Handler, sole_cause
-from mcp_trio.session.notices import NoticeHub
+from mcp_trio.session.middleware import allows, demand, question
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher, SessionLimits
 from mcp_trio.wire import (
@@ -51,9 +50,9 @@ from mcp_trio.wire import (
     Implementation,
     ListToolsResult,
     ServerCapabilities,
-    Tool,
 )
 from mcp_trio.wire.completion import CompleteParams, CompleteResult
+from mcp_trio.wire.notices import ListenParams
 from mcp_trio.wire.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
 from mcp_trio.wire.resources import (
     ListResourcesResult,
@@ -64,14 +63,10 @@ from mcp_trio.wire.resources import (
 from mcp_trio.wire.tools import PageParams
 
 logger = logging.getLogger("mcp_trio.server")
-F = TypeVar("F", bound=Callable[..., Any])
-C = TypeVar("C", bound=Completer)
 
 CODE_TTL = 60.0
 """Seconds for which a listing without providers is announced as fresh."""
 CODE_TTL_MS = int(1000 * CODE_TTL)
-PUBLIC: dict[str, Any] = {"cache_scope": "public"}
-"""Listings are the same for every caller (K4)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -95,16 +90,18 @@ class ServerOptions:
     """Seconds in which a question of the stateless era has to be answered."""
     max_rounds: int = 8
     """Questions in a row with which one call of the stateless era may be answered."""
+    listener_patience: float = 30.0
+    """Seconds a `subscriptions/listen` client may leave a notice untaken. Then its stream ends
+    with an error that says so; nobody else waits for it meanwhile."""
     cursor_secret: bytes | None = None
     """Signs cursors. Share it between replicas; by default each process has its own."""
 
 
-class MCPServer(LineServing):
-    """A set of tools and the means to serve it.
+class MCPServer(Offers, LineServing):
+    """Tools, prompts and resources, and the means to serve them.
 
     Nothing runs until one of the `serve` methods does; one server may be served over
-    several transports at once. Tools can be added and removed at any time, and clients
-    that listen are told.
+    several transports at once. What is offered can change at any time; see `Offers`.
     """
 
     def __init__(
@@ -127,16 +124,13 @@ class MCPServer(LineServing):
             instructions: advice for the model that uses it.
             options: rarely needed settings.
         """
+        self.options = options or ServerOptions()
+        super().__init__(
+            max_threads=self.options.max_threads,
+            listener_patience=self.options.listener_patience,
+        )
         self.info = Implementation(name=name, version=version, title=title, description=description)
         self.instructions = instructions
-        self.options = options or ServerOptions()
-        self.notices = NoticeHub()
-        self.threads = Threads(trio.CapacityLimiter(self.options.max_threads))
-        self.tools = ToolShelf(self._changed)
-        self.prompts: Shelf[PromptEntry] = Shelf("prompt", self._changed)
-        self.resources: Shelf[ResourceEntry] = Shelf("resource", self._changed)
-        self.templates: Shelf[TemplateEntry] = Shelf("template", self._changed)
-        self.completions = Completions()
         self.rounds = RoundSettings(
             keys=KeyRing(self.options.state_keys),
             ttl=self.options.state_ttl,
@@ -160,150 +154,8 @@ class MCPServer(LineServing):
             "subscriptions/listen": self._listen,
         }
 
-    # -- what is offered ---------------------------------------------------------
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-
-    @overload
-    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-
-    def tool(
-        self, function: F | None = None, /, **options: Unpack[ToolOptions]
-    ) -> F | Callable[[F], F]:
-        """Register a function as a tool, with or without parentheses; see `ToolOptions`.
-
-        The function is returned unchanged. Sync functions run in a worker thread.
-
-        Raises:
-            SignatureError: the function cannot be called with JSON arguments.
-            SchemaError: a schema given by hand cannot be used.
-            DuplicateRegistrationError: the name is taken.
-        """
-
-        def register(target: F) -> F:
-            self.add_tool(target, **options)
-            return target
-
-        return register if function is None else register(function)
-
-    def add_tool(self, function: Callable[..., object], **options: Unpack[ToolOptions]) -> Tool:
-        """Register a function as a tool and give the tool as it will be listed; see `tool`."""
-        entry = function_tool(function, self.threads, **options)
-        self.add_entry(entry)
-        return entry.definition
-
-    def add_entry(self, entry: ToolEntry) -> None:
-        """Register any `ToolEntry`.
-
-        Raises:
-            DuplicateRegistrationError: the name is taken, by code or by a provider.
-        """
-        self.tools.add(entry.definition.name, entry)
-
-    def remove_tool(self, name: str) -> None:
-        """Take a tool of this program away. Running calls go on.
-
-        Raises:
-            NotFoundError: there is none of that name.
-        """
-        self.tools.remove(name)
-
-    def add_provider(self, provider: ToolProvider) -> None:
-        """Take in a provider's tools, now and whenever they change."""
-        self.tools.add_provider(provider)
-
-    @overload
-    def prompt(self, function: F, /) -> F: ...
-
-    @overload
-    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-
-    def prompt(
-        self, function: F | None = None, /, **options: Unpack[PromptOptions]
-    ) -> F | Callable[[F], F]:
-        """Register a function as a prompt, with or without parentheses; see `PromptOptions`.
-
-        Its parameters are the prompt's arguments, which arrive as strings and are read as
-        the annotations say. It returns text, content blocks, `PromptMessage`s, a list of
-        these, or a `GetPromptResult`.
-
-        Raises:
-            SignatureError: the function cannot be called with named arguments.
-            DuplicateRegistrationError: the name is taken.
-        """
-
-        def register(target: F) -> F:
-            self.add_prompt(target, **options)
-            return target
-
-        return register if function is None else register(function)
-
-    def add_prompt(self, function: Callable[..., object], **options: Unpack[PromptOptions]) -> None:
-        """Register a function as a prompt; see `prompt`."""
-        entry = function_prompt(function, self.threads, **options)
-        self.prompts.add(entry.definition.name, entry)
-
-    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Register a function as a resource, or as a template if the URI has expressions.
-
-        The function's parameters are the template's variables. It returns text, bytes, any
-        JSON value, `ResourceContents`, a list of these, or a `ReadResourceResult`.
-
-        Raises:
-            UriTemplateError: the template cannot be matched.
-            SignatureError: the parameters are not the variables.
-            DuplicateRegistrationError: the URI is taken.
-        """
-
-        def register(target: F) -> F:
-            self.add_resource(uri, target, **options)
-            return target
-
-        return register
-
-    def add_resource(
-        self, uri: str, function: Callable[..., object], **options: Unpack[ResourceOptions]
-    ) -> None:
-        """Register a function as a resource or template; see `resource`."""
-        entry = function_resource(uri, function, self.threads, **options)
-        if isinstance(entry, FunctionTemplate):
-            self.templates.add(uri, entry)
-        else:
-            self.resources.add(uri, entry)
-
-    def completion(
-        self, argument: str, *, prompt: str | None = None, resource: str | None = None
-    ) -> Callable[[C], C]:
-        """Register a function that suggests values for an argument of a prompt or template.
-
-        It gets what was typed so far and the arguments known already, and returns
-        suggestions, best first; it may be async.
-
-        Raises:
-            ConfigurationError: not exactly one of `prompt` and `resource` was given.
-            DuplicateRegistrationError: the argument is completed already.
-        """
-
-        def register(completer: C) -> C:
-            self.completions.add(completer, argument, prompt=prompt, resource=resource)
-            self._facts = None
-            return completer
-
-        return register
-
-    def notify_resource_updated(self, uri: str) -> None:
-        """Tell everybody who watches a resource that it changed. Never waits; once each."""
-        self.notices.tell(Notice(RESOURCE_UPDATED, uri))
-
-    def _changed(self, notice: Notice) -> None:
+    def _stale(self) -> None:
         self._facts = None
-        self.notices.tell(notice)
-
-    @property
-    def listing(self) -> Listing[ToolEntry]:
-        """The tools as they are now. Immutable; a later change makes a new one."""
-        return self.tools.listing
 
     # -- what the layers below ask (session.dispatch.Service) ---------------------
 
@@ -334,55 +186,63 @@ class MCPServer(LineServing):
         """Seconds a request may take."""
         return self.options.request_timeout
 
-    def _page(self, shelf: Shelf[Any], context: Context, params: object) -> Page:
-        cursor = cast("PageParams", params).cursor
-        return shelf.page(context.revision, cursor, self._cursors, self.options.page_size)
+    async def _page(
+        self, context: Context, shelf: Shelf[Any], method: str
+    ) -> tuple[msgspec.Raw, _Paged]:
+        """One page of a listing: the encoded array and the fields every listing has.
 
-    async def _list_tools(self, context: Context, params: object) -> ListToolsResult:
+        Args:
+            context: of the request.
+            shelf: what is listed.
+            method: which the entries are listed for; who may not call it sees none of them.
+        """
+        cursor = cast("PageParams", context.params).cursor
+        place = (context.revision, cursor, self._cursors, self.options.page_size)
+        if self.authorizer is None and not shelf.listing.guarded:
+            # The same for every caller (K4).
+            return _listed(shelf.page(*place), "public")
+
+        async def shows(name: str, entry: Listed) -> bool:
+            asked = question(context, method, name)
+            return await allows(self.authorizer, asked) and await allows(entry.authorize, asked)
+
+        return _listed(await shelf.page_for(*place, shows), "private")
+
+    async def _list_tools(self, context: Context) -> ListToolsResult:
         for provider in self.tools.providers:
             await provider.freshen()
-        page = self._page(self.tools, context, params)
+        items, page = await self._page(context, self.tools, "tools/call")
         ttl = min([CODE_TTL, *(provider.ttl for provider in self.tools.providers)])
-        return ListToolsResult(
-            tools=page.items, next_cursor=page.next_cursor, ttl_ms=int(1000 * ttl), **PUBLIC
-        )
+        page["ttl_ms"] = int(1000 * ttl)
+        return ListToolsResult(tools=items, **page)
 
-    async def _call_tool(self, context: Context, params: object) -> CallToolResult:
-        params = cast("CallToolParams", params)
+    async def _call_tool(self, context: Context) -> CallToolResult:
+        params = cast("CallToolParams", context.params)
         entry = self.tools.find(params.name)
         if entry is None:
             raise NotFoundError(f"Unknown tool: {params.name[:128]}")
+        await demand(entry.authorize, context)
         return await entry.call(context, params.arguments or {})
 
-    async def _list_prompts(self, context: Context, params: object) -> ListPromptsResult:
-        page = self._page(self.prompts, context, params)
-        return ListPromptsResult(
-            prompts=page.items, next_cursor=page.next_cursor, ttl_ms=CODE_TTL_MS, **PUBLIC
-        )
+    async def _list_prompts(self, context: Context) -> ListPromptsResult:
+        items, page = await self._page(context, self.prompts, "prompts/get")
+        return ListPromptsResult(prompts=items, **page)
 
-    async def _get_prompt(self, context: Context, params: object) -> GetPromptResult:
-        params = cast("GetPromptParams", params)
+    async def _get_prompt(self, context: Context) -> GetPromptResult:
+        params = cast("GetPromptParams", context.params)
         entry = self.prompts.find(params.name)
         if entry is None:
             raise NotFoundError(f"Unknown prompt: {params.name[:128]}")
+        await demand(entry.authorize, context)
         return await entry.get(context, params.arguments or {})
 
-    async def _list_resources(self, context: Context, params: object) -> ListResourcesResult:
-        page = self._page(self.resources, context, params)
-        return ListResourcesResult(
-            resources=page.items, next_cursor=page.next_cursor, ttl_ms=CODE_TTL_MS, **PUBLIC
-        )
+    async def _list_resources(self, context: Context) -> ListResourcesResult:
+        items, page = await self._page(context, self.resources, "resources/read")
+        return ListResourcesResult(resources=items, **page)
 
-    async def _list_templates(
-        self, context: Context, params: object
-    ) -> ListResourceTemplatesResult:
-        page = self._page(self.templates, context, params)
-        return ListResourceTemplatesResult(
-            resource_templates=page.items,
-            next_cursor=page.next_cursor,
-            ttl_ms=CODE_TTL_MS,
-            **PUBLIC,
-        )
+    async def _list_templates(self, context: Context) -> ListResourceTemplatesResult:
+        items, page = await self._page(context, self.templates, "resources/read")
+        return ListResourceTemplatesResult(resource_templates=items, **page)
 
     def _find_resource(
         self, context: Context, uri: str
@@ -397,40 +257,65 @@ class MCPServer(LineServing):
                 return candidate, variables
         raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found)
 
-    async def _read_resource(self, context: Context, params: object) -> ReadResourceResult:
-        uri = cast("ReadResourceParams", params).uri
+    async def _read_resource(self, context: Context) -> ReadResourceResult:
+        uri = cast("ReadResourceParams", context.params).uri
         entry, variables = self._find_resource(context, uri)
+        await demand(entry.authorize, context)
         try:
             return await entry.read(context, uri, variables)
         except msgspec.ValidationError:
             # A variable that does not read as its parameter's type names no resource.
             raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found) from None
 
-    async def _subscribe(self, context: Context, params: object) -> EmptyResult:
-        uri = cast("ReadResourceParams", params).uri
-        self._find_resource(context, uri)
+    async def _subscribe(self, context: Context) -> EmptyResult:
+        uri = cast("ReadResourceParams", context.params).uri
+        entry, _ = self._find_resource(context, uri)
+        await demand(entry.authorize, context)
         if context.watcher is not None:
             context.watcher.watch(uri)
         return EmptyResult()
 
-    async def _unsubscribe(self, context: Context, params: object) -> EmptyResult:
+    async def _unsubscribe(self, context: Context) -> EmptyResult:
         if context.watcher is not None:
-            context.watcher.unwatch(cast("ReadResourceParams", params).uri)
+            context.watcher.unwatch(cast("ReadResourceParams", context.params).uri)
         return EmptyResult()
 
-    async def _complete(self, _context: Context, params: object) -> CompleteResult:
-        def known(kind: str, target: str) -> bool:
-            if kind == "ref/prompt":
-                return self.prompts.find(target) is not None
-            return (
-                target in self.templates.listing.entries or self.resources.find(target) is not None
-            )
+    async def _complete(self, context: Context) -> CompleteResult:
+        params = cast("CompleteParams", context.params)
+        entry = self._completed(params)
+        if entry is None:
+            raise InvalidParamsError(f"Unknown reference: {(context.target or '')[:128]}")
+        await demand(entry.authorize, context)
+        return CompleteResult(completion=await self.completions.complete(params))
 
-        completion = await self.completions.complete(cast("CompleteParams", params), known)
-        return CompleteResult(completion=completion)
+    def _completed(self, params: CompleteParams) -> Listed | None:
+        """The prompt, resource or template that a completion is for."""
+        ref = params.ref
+        if ref.type == "ref/prompt" and ref.name is not None:
+            return self.prompts.find(ref.name)
+        if ref.type == "ref/resource" and ref.uri is not None:
+            return self.templates.find(ref.uri) or self.resources.find(ref.uri)
+        raise InvalidParamsError("ref must be a ref/prompt with a name or a ref/resource")
 
-    async def _listen(self, context: Context, params: object) -> EmptyResult:
-        return await self.notices.listen(context, params, self.facts.capabilities)
+    async def _listen(self, context: Context) -> EmptyResult:
+        params = cast("ListenParams", context.params)
+        wanted = params.notifications
+        if wanted.resource_subscriptions:
+            # Nobody is told of changes to what he may not read.
+            watched = [
+                uri for uri in wanted.resource_subscriptions if await self._may_read(context, uri)
+            ]
+            wanted = attrs.evolve(wanted, resource_subscriptions=watched)
+        return await self.notices.listen(context, honoured(wanted, self.facts.capabilities))
+
+    async def _may_read(self, context: Context, uri: str) -> bool:
+        asked = question(context, "resources/read", uri)
+        try:
+            entry, _ = self._find_resource(context, uri)
+        except ResourceNotFoundError:
+            # It may be there one day; then it is the server's authorizers who decide.
+            return await allows(self.authorizer, asked)
+        return await allows(self.authorizer, asked) and await allows(entry.authorize, asked)
 
     # -- serving -----------------------------------------------------------------
 
@@ -445,13 +330,25 @@ class MCPServer(LineServing):
         self,
         transport: Transport,
         *,
+        principal: Principal | None = None,
         task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve one client over a transport until it closes the line.
 
         Takes the transport over. Cancelling ends every request of the client.
+
+        Args:
+            transport: the line.
+            principal: who the client is, if whoever made the line knows.
+            task_status: reports the running session.
         """
-        await serve_line(self, transport, limits=self._limits(), task_status=task_status)
+        await serve_line(
+            self,
+            transport,
+            limits=self._limits(),
+            principal=principal,
+            task_status=task_status,
+        )
 
     async def serve_stdio(self) -> None:
         """Serve the process that started this one, until it closes standard input.
@@ -569,6 +466,18 @@ class MCPServer(LineServing):
             serve = functools.partial(self.serve_http, **options)
             urls = await nursery.start(serve)
             print(f"{self.info.name} serves MCP on {' '.join(urls)}", file=sys.stderr)  # noqa: T201 - the program's own line
+
+
+class _Paged(TypedDict):
+    """What every listing has beside its entries."""
+
+    next_cursor: str | None
+    ttl_ms: int
+    cache_scope: str
+
+
+def _listed(page: Page, scope: str) -> tuple[msgspec.Raw, _Paged]:
+    return page.items, _Paged(next_cursor=page.next_cursor, ttl_ms=CODE_TTL_MS, cache_scope=scope)
 
 
 EOF_GRACE = 0.5

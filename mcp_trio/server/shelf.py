@@ -8,7 +8,7 @@ listing that the cursor belongs to. Tools alone may come from providers, too.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
 import attrs
@@ -17,6 +17,7 @@ import msgspec
 from mcp_trio.engine.paging import CursorKey
 from mcp_trio.engine.subscriptions import Notice
 from mcp_trio.errors import DuplicateRegistrationError, InvalidParamsError, NotFoundError
+from mcp_trio.events import Event
 from mcp_trio.server.listing import Listed, Listing
 from mcp_trio.server.providers import ToolEntry, ToolProvider
 from mcp_trio.wire import Revision
@@ -108,31 +109,66 @@ class Shelf(Generic[E]):
         """The entry of that name, as it is now."""
         return self._own.get(name)
 
+    def _place(self, cursor: str | None, cursors: CursorKey) -> tuple[Listing[E], int]:
+        """The listing that a cursor belongs to, and where in it."""
+        if cursor is None:
+            return self.listing, 0
+        wanted, start = cursors.read(cursor)
+        for listing in self._listings:
+            if listing.revision == wanted:
+                return listing, start
+        raise InvalidParamsError("Invalid cursor: the list has changed, start again")
+
     def page(self, revision: Revision, cursor: str | None, cursors: CursorKey, size: int) -> Page:
         """One page, from the listing that the cursor belongs to.
 
         Raises:
             InvalidParamsError: a cursor that is not ours, or whose listing is gone.
         """
-        listing, start = self.listing, 0
-        if cursor is not None:
-            wanted, start = cursors.read(cursor)
-            found = next((old for old in self._listings if old.revision == wanted), None)
-            if found is None:
-                raise InvalidParamsError("Invalid cursor: the list has changed, start again")
-            listing = found
+        listing, start = self._place(cursor, cursors)
         end = start + size
-        return Page(
-            listing.page(revision, start, size),
-            cursors.make(listing.revision, end) if end < len(listing) else None,
-        )
+        following = cursors.make(listing.revision, end) if end < len(listing) else None
+        return Page(listing.page(revision, start, size), following)
+
+    async def page_for(
+        self,
+        revision: Revision,
+        cursor: str | None,
+        cursors: CursorKey,
+        size: int,
+        shows: Callable[[str, E], Awaitable[bool]],
+    ) -> Page:
+        """One page of those entries that `shows` says yes to; raises as `page` does.
+
+        Full as long as there are entries: what is hidden leaves no gaps to count.
+        """
+        listing, start = self._place(cursor, cursors)
+        names: list[str] = []
+        position = start
+        for name in listing.names[start:]:
+            if len(names) == size:
+                break
+            position += 1
+            if await shows(name, listing.entries[name]):
+                names.append(name)
+        following = cursors.make(listing.revision, position) if position < len(listing) else None
+        return Page(listing.encoded(revision, names), following)
 
 
 class ToolShelf(Shelf[ToolEntry]):
     """The tools: those of the program, then each provider's."""
 
-    def __init__(self, changed: Callable[[Notice], None]) -> None:
+    def __init__(
+        self, changed: Callable[[Notice], None], emit: Callable[[Event], None] = lambda _event: None
+    ) -> None:
+        """Make an empty one.
+
+        Args:
+            changed: told of each new listing, synchronously.
+            emit: told what providers have to tell observers.
+        """
         super().__init__("tool", changed)
+        self._emit = emit
         self.providers: list[ToolProvider] = []
 
     @property
@@ -143,7 +179,11 @@ class ToolShelf(Shelf[ToolEntry]):
     def add_provider(self, provider: ToolProvider) -> None:
         """Take in a provider's tools, now and whenever they change."""
         provider.bind(
-            _Host(owns=lambda name: self._owned_beside(provider, name), changed=self.renew)
+            _Host(
+                owns=lambda name: self._owned_beside(provider, name),
+                changed=self.renew,
+                emit=self._emit,
+            )
         )
         self.providers.append(provider)
         self.renew()
@@ -179,6 +219,7 @@ class _Host:
 
     owns: Callable[[str], bool]
     changed: Callable[[], None]
+    emit: Callable[[Event], None]
 
 
 _LISTS = {"tool": "tools", "prompt": "prompts", "resource": "resources", "template": "resources"}

@@ -19,6 +19,7 @@ from mcp_trio.session.forms import Elicited, Form
 from mcp_trio.session.questions import SamplingOptions
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
 from mcp_trio.wire.converter import from_wire
+from mcp_trio.wire.methods import target_of
 from mcp_trio.wire.notices import LOG_LEVELS
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
@@ -105,6 +106,9 @@ class Context:
     exchange: Exchange
     scope: trio.CancelScope
     """The request's own scope. Whatever ends the request cancels it."""
+    params: object = None
+    """The typed parameters, an object of the method's class in `mcp_trio.wire`. A middleware
+    may put others here."""
     meta: JSONObject = attrs.field(factory=dict[str, object])
     """The request's `_meta`, as it came."""
     client_info: JSONObject | None = None
@@ -122,6 +126,11 @@ class Context:
     asking: Asking = attrs.field(factory=Asking)
     """How questions reach the client; the dispatch chooses it."""
     _progress: float | None = None
+
+    @property
+    def target(self) -> str | None:
+        """What the request is about, if it names something: the tool or prompt, or the URI."""
+        return target_of(self.params)
 
     @property
     def client(self) -> Implementation | None:

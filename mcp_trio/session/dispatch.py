@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -18,18 +18,20 @@ import trio
 from mcp_trio.eras.admission import Admitted, ServerFacts, error_message
 from mcp_trio.eras.rounds import Round, RoundSettings, binding, open_round
 from mcp_trio.errors import HandlerFailedError, MCPError, RequestTimeoutError
+from mcp_trio.events import EventHub
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
 from mcp_trio.session.asking import Asking, LiveAsking, RoundAsking
 from mcp_trio.session.context import Context, Exchange, Principal
+from mcp_trio.session.middleware import Authorizer, Middleware, demand, onion
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire.converter import from_wire
 from mcp_trio.wire.rounds import ROUND_METHODS, InputResponseParams
 
 logger = logging.getLogger("mcp_trio.session")
 
-Handler: TypeAlias = Callable[[Context, object], Awaitable[object]]
-"""Takes the context and the typed parameters, gives an object of the result class."""
+Handler: TypeAlias = Callable[[Context], Awaitable[object]]
+"""Takes the context, which holds the typed parameters; gives an object of the result class."""
 
 
 class Service(Protocol):
@@ -43,6 +45,21 @@ class Service(Protocol):
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """By method. The era's own methods need no entry."""
+        ...
+
+    @property
+    def layers(self) -> Sequence[Middleware]:
+        """The middleware, outermost first."""
+        ...
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Who says whether a caller may make a request; None if everybody may."""
+        ...
+
+    @property
+    def events(self) -> EventHub:
+        """Where observers of this server are told."""
         ...
 
     @property
@@ -61,6 +78,8 @@ class Service(Protocol):
         ...
 
 
+ROUND_FIELDS = {"inputResponses", "requestState"}
+"""What a request brings back from an earlier round."""
 UNTIMED = frozenset({"subscriptions/listen"})
 """Requests that are meant to stay open."""
 
@@ -87,6 +106,7 @@ def make_context(
         revision=admitted.era.revision,
         exchange=exchange,
         scope=scope,
+        params=admitted.params,
         meta=admitted.meta,
         client_info=admitted.client_info,
         capabilities=admitted.client_capabilities,
@@ -101,9 +121,7 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
     """Run the handler and answer for it. Only `trio.Cancelled` gets out."""
     method, request = admitted.method, admitted.request
     try:
-        result = admitted.era.own(method.name, service.facts)
-        if result is None:
-            result = await _handle(service, admitted, context)
+        result = await _handle(service, admitted, context)
         return Result(request.id, admitted.era.seal(method, result, service.facts))
     except MCPError as error:
         return error_message(request.id, admitted.era.fault(error))
@@ -126,30 +144,33 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
 async def _handle(service: Service, admitted: Admitted, context: Context) -> object:
     """Run the handler with the means to ask; its result may be a question."""
     asking = context.asking = _asking(service, admitted, context)
-    handler = service.handlers[admitted.method.name]
+    run = onion(service.layers, partial(_innermost, service, admitted))
     try:
         if isinstance(asking, RoundAsking):
-            return await asking.run(partial(handler, context, admitted.params))
-        return await handler(context, admitted.params)
+            return await asking.run(partial(run, context))
+        return await run(context)
     finally:
         asking.close()
 
 
-def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
-    """Choose how this request asks.
+async def _innermost(service: Service, admitted: Admitted, context: Context) -> object:
+    """What the onion is around: the question whether this may be, and the handler."""
+    await demand(service.authorizer, context)
+    method, asking = admitted.method.name, context.asking
+    brought = admitted.request.params or {}
+    if isinstance(asking, RoundAsking) and brought.keys() & ROUND_FIELDS:
+        _ = asking.book  # what is not valid is refused before the handler runs
+    own = admitted.era.own(method, service.facts)
+    return await service.handlers[method](context) if own is None else own
 
-    Raises:
-        InvalidParamsError: the state it brought back is not valid.
-    """
+
+def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
+    """Choose how this request asks."""
     if not admitted.era.revision.stateless:
         return LiveAsking(context.exchange)
-    params = admitted.request.params or {}
     if admitted.method.name not in ROUND_METHODS:
         return Asking()
-    asking = RoundAsking(context.exchange, partial(_open_round, service, admitted, context))
-    if "inputResponses" in params or "requestState" in params:
-        _ = asking.book  # what is not valid is refused before the handler runs
-    return asking
+    return RoundAsking(context.exchange, partial(_open_round, service, admitted, context))
 
 
 def _open_round(service: Service, admitted: Admitted, context: Context) -> Round:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.engine.envelope import Envelope
+from mcp_trio.session.context import Principal
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher, SessionLimits
@@ -34,6 +34,7 @@ class LineSession:
         *,
         limits: SessionLimits | None = None,
         idle_timeout: float = math.inf,
+        principal: Principal | None = None,
     ) -> None:
         """Make one; nothing happens before `run`.
 
@@ -43,7 +44,9 @@ class LineSession:
             limits: bounds of the session.
             idle_timeout: seconds without a message and without a running request, after
                 which the session ends.
+            principal: who the client is, if known.
         """
+        self._principal = principal
         self._service = service
         self._line = _Noticing(transport, self.touch)
         self._limits = limits
@@ -87,8 +90,13 @@ class LineSession:
     async def _serve(
         self, around: trio.CancelScope, *, task_status: trio.TaskStatus[Dispatcher]
     ) -> None:
-        serve = partial(serve_line, limits=self._limits, task_status=task_status)
-        await serve(self._service, self._line)
+        await serve_line(
+            self._service,
+            self._line,
+            limits=self._limits,
+            principal=self._principal,
+            task_status=task_status,
+        )
         around.cancel()  # nobody is left to wait for a drain
 
 

@@ -7,30 +7,44 @@ coalescing `Mailbox`, so a slow peer delays nobody and costs a bounded amount.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator
+import logging
+from collections.abc import Awaitable, Callable, Generator
 from typing import TypeAlias
 
 import trio
 
-from mcp_trio.engine.subscriptions import Mailbox, Notice, honoured
+from mcp_trio.engine.subscriptions import Mailbox, Notice
+from mcp_trio.errors import OverloadedError
 from mcp_trio.session.context import Context
-from mcp_trio.wire.basic import EmptyResult, JSONObject, ServerCapabilities
+from mcp_trio.wire.basic import EmptyResult, JSONObject
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.meta import SUBSCRIPTION_ID
-from mcp_trio.wire.notices import AcknowledgedParams, ListenParams
+from mcp_trio.wire.notices import AcknowledgedParams, SubscriptionFilter
 
 Listener: TypeAlias = Callable[[Notice | None], None]
 """Called with each change; with None when the server is going down."""
 
 
+logger = logging.getLogger("mcp_trio.session")
+
 KEEP_ALIVE = 15.0
 """Seconds between signs of life on a quiet listen stream."""
+PATIENCE = 30.0
+"""Seconds a listener may leave a notice untaken."""
 
 
 class NoticeHub:
     """Everybody who wants to hear of changes, on every transport and in both eras."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
+        """Make one.
+
+        Args:
+            patience: seconds a listener may leave a notice untaken; then it is dropped.
+        """
+        self.patience = patience
+        self.dropped = 0
+        """Listeners that were dropped because they did not read."""
         self._listeners: set[Listener] = set()
         self.draining = False
         """True once the server is going down: listen streams end with their result."""
@@ -59,17 +73,21 @@ class NoticeHub:
             for listener in tuple(self._listeners):
                 listener(None)
 
-    async def listen(
-        self, context: Context, params: object, offered: ServerCapabilities
-    ) -> EmptyResult:
+    async def listen(self, context: Context, served: SubscriptionFilter) -> EmptyResult:
         """Serve `subscriptions/listen` until the client ends it or the server drains (U1 to U7).
 
-        A filter of which nothing is honoured ends at once: there would be nothing to send.
+        A filter of which nothing is honoured ends at once: there would be nothing to send. A
+        client that does not take a notice within `patience` seconds is told so by an error
+        as the end of its stream, and has to listen again.
+
+        Args:
+            context: of the request.
+            served: the part of the filter that is honoured.
+
+        Raises:
+            OverloadedError: the client reads too slowly.
         """
-        if not isinstance(params, ListenParams):
-            raise TypeError("subscriptions/listen takes ListenParams")
         mine: JSONObject = {SUBSCRIPTION_ID: context.request_id}
-        served = honoured(params.notifications, offered)
         mailbox = Mailbox(served)
         wake = trio.Event()
 
@@ -79,7 +97,8 @@ class NoticeHub:
 
         with self.listening(deliver):
             acknowledged = AcknowledgedParams(notifications=served, meta=mine)
-            await context.exchange.notify(
+            await self._in_time(
+                context.exchange.notify,
                 "notifications/subscriptions/acknowledged",
                 to_wire(acknowledged, context.revision),
             )
@@ -90,7 +109,16 @@ class NoticeHub:
                     with trio.move_on_after(KEEP_ALIVE) as quiet:
                         await wake.wait()
                     if quiet.cancelled_caught:
-                        await context.exchange.keep_alive()
+                        await self._in_time(context.exchange.keep_alive)
                 else:
-                    await context.exchange.notify(notice.method, {**notice.params(), "_meta": mine})
+                    params = {**notice.params(), "_meta": mine}
+                    await self._in_time(context.exchange.notify, notice.method, params)
         return EmptyResult(meta=mine)
+
+    async def _in_time(self, send: Callable[..., Awaitable[None]], *args: object) -> None:
+        with trio.move_on_after(self.patience):
+            await send(*args)
+            return
+        self.dropped += 1
+        logger.warning("a listener was dropped: it did not take a notice in time")
+        raise OverloadedError("This listener reads too slowly: listen again, and look again")

@@ -18,6 +18,7 @@ from mcp_trio.eras.admission import Admitted
 from mcp_trio.eras.detect import is_stateless
 from mcp_trio.eras.handshake import HandshakeEra
 from mcp_trio.errors import MCPError
+from mcp_trio.events import Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.session.context import Principal
 from mcp_trio.session.dispatch import Service, deadline_for, dispatch, make_context
@@ -94,7 +95,10 @@ class ServerSide:
             )
             if admitted.era is self.handshake:
                 context.watcher = self
-            return await dispatch(self.service, admitted, context)
+            reply = await dispatch(self.service, admitted, context)
+            if admitted.method.name == "initialize" and isinstance(reply, Error):
+                self.handshake.close()
+            return reply
 
         return run
 
@@ -121,7 +125,8 @@ async def serve_line(
         task_status: reports the running session.
     """
     side = ServerSide(service, principal=principal)
-    dispatcher = Dispatcher(transport, side, limits=limits)
+    reporter = Reporter(service.events, "server")
+    dispatcher = Dispatcher(transport, side, limits=limits, reporter=reporter)
     side.attach(dispatcher)
     with service.notices.listening(side.deliver):
         async with trio.open_nursery() as nursery:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
@@ -32,6 +31,7 @@ from mcp_trio.errors import (
     TransportClosedError,
     TransportError,
 )
+from mcp_trio.events import EventHub, Outcome, Reporter, outcome_of
 from mcp_trio.jsonrpc.codec import EncodeError
 from mcp_trio.jsonrpc.messages import (
     Batch,
@@ -44,6 +44,7 @@ from mcp_trio.jsonrpc.messages import (
 )
 from mcp_trio.session.call import NotificationCallback, PendingCall, Progress, ProgressCallback
 from mcp_trio.session.dispatch import encodable
+from mcp_trio.session.farewells import Farewells
 from mcp_trio.session.inbound import Deaf, Inbound, Runner, SessionHandler
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject, RequestId
@@ -51,8 +52,6 @@ from mcp_trio.wire.meta import SUBSCRIPTION_ID
 
 logger = logging.getLogger("mcp_trio.session")
 
-ABANDON_TIMEOUT = 1.0
-"""Seconds that telling the peer about an abandoned call may take, under a shield."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing the transport may take, under a shield."""
 
@@ -102,6 +101,7 @@ class Dispatcher:
         *,
         limits: SessionLimits | None = None,
         reaper: Reaper | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         """Make a peer.
 
@@ -110,8 +110,10 @@ class Dispatcher:
             handler: answers the peer's requests; without one every method is unknown.
             limits: bounds of the session.
             reaper: watches the requests; without one the session has its own.
+            reporter: tells observers; without one nobody is told.
         """
         self.transport = transport
+        self.reporter = reporter or Reporter(EventHub(), "peer")
         self.handler = handler or Deaf()
         self.limits = limits or SessionLimits()
         self.reaper = reaper or Reaper(self.limits.cleanup_timeout)
@@ -121,7 +123,7 @@ class Dispatcher:
         self._closed: MCPError | None = None
         self._malformed = 0
         self._tasks = 0
-        self._farewells: deque[_Farewell] = deque()
+        self._farewells = Farewells(self)
         self._room = trio.lowlevel.ParkingLot()
         """Where those wait who wait for a task of this session to end."""
         self.stamp: Stamp | None = None
@@ -143,6 +145,18 @@ class Dispatcher:
         """
         if self._nursery is not None or self._closed is not None:
             raise AlreadyConnectedError("this session has been started before")
+        id_ = self.reporter.new_id()
+        self.reporter.opened(id_)
+        try:
+            await self._run_all(task_status)
+        finally:
+            self.reporter.closed(id_, self._why_closed())
+
+    def _why_closed(self) -> str:
+        by_peer = isinstance(self._closed, TransportError)
+        return "the peer closed the line" if by_peer else "closed here"
+
+    async def _run_all(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as outer:
             outer.start_soon(self.transport.pump)
             if self._own_reaper:
@@ -253,6 +267,14 @@ class Dispatcher:
             self._room.unpark_all()
 
     def _admit(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+        self.reporter.received(request.method, request.id)
+        began = trio.current_time()
+        outcome = self._judge(request, headers)
+        if isinstance(outcome, Error):
+            self.reporter.completed(request.method, request.id, "error", began=began)
+        return outcome
+
+    def _judge(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
         try:
             if self._closed is not None:
                 raise self._closed_error()  # HTTP may still bring one, and nothing would run it
@@ -297,12 +319,17 @@ class Dispatcher:
         inbound = accepted.inbound
         request = inbound.request
         inbound.task = trio.lowlevel.current_task()
+        began = trio.current_time()
         self.reaper.add(inbound)
         reply: Result | Error | None = None
+        outcome: Outcome = "cancelled"
         try:
             with inbound.scope:
                 reply = await accepted.runner(inbound)
+            if inbound.reason is None:
+                outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
         finally:
+            self.reporter.completed(request.method, request.id, outcome, began=began)
             self.reaper.remove(inbound)
             self.peer.finish(request.id)
             if not self.peer.running and self.on_idle_change is not None:
@@ -372,6 +399,7 @@ class Dispatcher:
             self._leave_unanswered(id_)
 
     def _feed_notification(self, notification: Notification) -> None:
+        self.reporter.notified(notification.method)
         match notification.method:
             case "notifications/cancelled":
                 self._cancelled(notification.params or {})
@@ -457,6 +485,8 @@ class Dispatcher:
         if self.stamp is not None and not isinstance(message, Batch | Malformed):
             headers = self.stamp.headers(message)
         await self.transport.send(Envelope(message, related, headers))
+        if isinstance(message, Notification):
+            self.reporter.emitted(message.method, message.params)
 
     def _closed_error(self) -> MCPError:
         reason = self._closed or TransportClosedError("the session has not been started")
@@ -517,6 +547,8 @@ class Dispatcher:
         if self.stamp is not None:
             params = self.stamp.params(params)
         reason = "the caller went away"
+        began = trio.current_time()
+        outcome: Outcome = "cancelled"
         try:
             with trio.move_on_after(timeout):
                 try:
@@ -524,13 +556,21 @@ class Dispatcher:
                 except MCPError:
                     self.peer.abandon(id_)  # it never left, so there is nothing to take back
                     raise
-                return await pending.wait()
+                result = await pending.wait()
+                outcome = outcome_of(result)
+                return result
             reason = "timeout"
             raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
+        except MCPError:
+            outcome = "error"
+            raise
         finally:
+            self.reporter.completed(method, id_, outcome, began=began, direction="outbound")
             if self.peer.abandon(id_) and self._closed is None:
                 self._end_questions_of(id_)
-                await self._tell_abandoned(id_, method, reason, related)
+                told = self.transport.abandon(id_) or method == "initialize"
+                if not told and self._nursery is not None:
+                    await self._farewells.say(id_, reason, related)
 
     def _end_questions_of(self, id_: int) -> None:
         """Cancel what the peer asked on the stream of a call that nobody waits for any more.
@@ -541,45 +581,6 @@ class Dispatcher:
             if inbound.related == id_:
                 inbound.reason = inbound.reason or "the call it belongs to was given up"
                 self._doom(inbound)
-
-    async def _tell_abandoned(
-        self, id_: int, method: str, reason: str, related: RequestId | None
-    ) -> None:
-        """Tell the peer, and wait for that a second at most.
-
-        The telling itself is a task of the session: when thousands of calls are cancelled
-        at once, the last of them is told although its caller has long gone.
-        """
-        if self.transport.abandon(id_) or method == "initialize" or self._nursery is None:
-            return
-        farewell = _Farewell({"requestId": id_, "reason": reason}, related)
-        self._farewells.append(farewell)
-        if len(self._farewells) == 1:
-            self.spawn(self._say_farewells)
-        with trio.move_on_after(ABANDON_TIMEOUT, shield=True):
-            await farewell.said.wait()
-
-    async def _say_farewells(self) -> None:
-        try:
-            while self._farewells:
-                # It stays in the queue while it is sent, which keeps this task the only one.
-                first = self._farewells[0]
-                await self.notify("notifications/cancelled", first.params, related=first.related)
-                self._farewells.popleft().said.set()
-        except MCPError:
-            logger.debug("the peer is gone and needs no cancellations")
-        finally:
-            while self._farewells:
-                self._farewells.popleft().said.set()
-
-
-@attrs.frozen
-class _Farewell:
-    """A cancellation on its way to the peer."""
-
-    params: JSONObject
-    related: RequestId | None
-    said: trio.Event = attrs.field(factory=trio.Event)
 
 
 @attrs.frozen

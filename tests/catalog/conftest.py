@@ -39,6 +39,7 @@ class Entry:
     """A compiled operation that answers with its revision."""
 
     operation: Operation
+    authorize = None
 
     @property
     def definition(self):
@@ -151,10 +152,14 @@ class Host:
     def __init__(self) -> None:
         self.owned: set[str] = set()
         self.changes = 0
+        self.events = []
         self.next = trio.Event()
 
     def owns(self, name: str) -> bool:
         return name in self.owned
+
+    def emit(self, event) -> None:
+        self.events.append(event)
 
     def changed(self) -> None:
         self.changes += 1

@@ -16,6 +16,7 @@ from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.stages import ERROR_KEY
 from mcp_trio.session.context import Context, Principal
+from mcp_trio.session.middleware import demand
 from mcp_trio.wire import CallToolResult
 from mcp_trio.wire.revisions import R2026_07_28
 
@@ -203,7 +204,9 @@ class Bench:
     ) -> CallToolResult:
         if arguments is None:
             arguments = {"id": "1"}
-        return await self.compile(**changes).call(make_context(principal), arguments)
+        operation, context = self.compile(**changes), make_context(principal)
+        await demand(operation.authorize, context)  # as a server does
+        return await operation.call(context, arguments)
 
 
 @pytest.fixture

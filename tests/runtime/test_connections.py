@@ -128,6 +128,9 @@ class Host:
     def changed(self):
         pass
 
+    def emit(self, event):
+        pass
+
 
 CANARY = "canary-5d1c"
 

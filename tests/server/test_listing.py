@@ -23,6 +23,7 @@ class Entry:
     """A tool that is only listed."""
 
     definition: Tool
+    authorize = None
 
     async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
         raise NotImplementedError

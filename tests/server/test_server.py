@@ -22,6 +22,7 @@ class Entry:
     definition: Tool
     says: str
     wait: trio.Event | None = None
+    authorize = None
 
     async def call(self, context, arguments):
         if self.wait is not None:

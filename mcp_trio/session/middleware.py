@@ -1,0 +1,70 @@
+"""The onion around every request, and the question whether the caller may make it.
+
+The order, from outside: the server's middleware in the order of registration, then
+`authorize`, then the handler. So a middleware sees refusals, and may settle who the caller
+is before `authorize` is asked.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import attrs
+
+from mcp_trio.errors import UnauthorizedError
+from mcp_trio.session.context import Context
+from mcp_trio.wire.methods import params_about
+
+Next: TypeAlias = Callable[[Context], Awaitable[object]]
+"""The rest of the way: takes the context, gives the typed result or raises."""
+Middleware: TypeAlias = Callable[[Context, Next], Awaitable[object]]
+"""One layer: `async def layer(context, call_next)`. It may look, change `context.params`, answer
+by itself, raise an `MCPError`, or replace the result, an object of the method's result class. It
+runs inside the request's cancel scope and is entered anew in each round of a call that asks."""
+Authorizer: TypeAlias = Callable[[Context], bool | Awaitable[bool]]
+"""`authorize(context) -> bool`, plain or async: may this caller make this request? It looks at
+`context.principal`, `context.method` and `context.target`. For each entry of a listing it is asked
+the question of the call: the same context with the calling method and the entry as its target."""
+
+
+async def allows(authorize: Authorizer | None, context: Context) -> bool:
+    """Ask, if there is anybody to ask. Anything but True is no, and so is `UnauthorizedError`."""
+    try:
+        await demand(authorize, context)
+    except UnauthorizedError:
+        return False
+    return True
+
+
+async def demand(authorize: Authorizer | None, context: Context) -> None:
+    """Ask, and refuse.
+
+    Raises:
+        UnauthorizedError: the answer is no; the authorizer's own, if it raised one to say why.
+    """
+    if authorize is None:
+        return
+    answer = authorize(context)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if answer is not True:
+        raise UnauthorizedError("The caller may not do this")
+
+
+def question(context: Context, method: str, target: str) -> Context:
+    """The context in which a caller would make another request, to ask whether he may."""
+    return attrs.evolve(context, method=method, params=params_about(method, target))
+
+
+def onion(layers: Sequence[Middleware], core: Next) -> Next:
+    """Put the layers around the core, the first one outermost."""
+    for layer in reversed(layers):
+        core = partial(_enter, layer, core)
+    return core
+
+
+def _enter(layer: Middleware, inner: Next, context: Context) -> Awaitable[object]:
+    return layer(context, inner)
