@@ -6,17 +6,20 @@ variable or a file that holds them.
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import ssl
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import attrs
 import cattrs
 
+from mcp_trio.eras.rounds import KEY_BYTES
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings
@@ -73,6 +76,14 @@ class ServerSection:
     """Seconds for the body of a request to arrive."""
     write_timeout: float = 30.0
     """Seconds that a client may take without reading anything of its answer."""
+    listener_patience: float = 30.0
+    """Seconds a client that listens for changes may leave one untaken."""
+    state_keys: list[str] = attrs.field(factory=list[str])
+    """Keys that seal what a question of a tool remembers, each as `env:NAME` or `file:PATH` of 32
+    random bytes in hex or base64. The first one seals, every one opens; share them between
+    replicas, and to rotate put a new one first."""
+    cursor_key: str | None = None
+    """Key that signs cursors of listings, in the same form; share it between replicas."""
     cleanup_timeout: float = 5.0
     """Seconds a cancelled request may shield itself for cleanup."""
     grace_period: float = 10.0
@@ -105,13 +116,30 @@ class ServerSection:
             grace_period=self.grace_period,
         )
 
-    def server_options(self) -> ServerOptions:
-        """The settings of the server itself."""
+    def server_options(
+        self, folder: Path, environment: Mapping[str, str] = os.environ
+    ) -> ServerOptions:
+        """The settings of the server itself, with their keys fetched.
+
+        Args:
+            folder: what relative paths are relative to.
+            environment: where `env:` keys are looked up.
+
+        Raises:
+            ConfigurationError: a key is missing or is none.
+        """
+        keys = [_key(text, "server.state_keys", folder, environment) for text in self.state_keys]
+        cursor = self.cursor_key
         return ServerOptions(
             request_timeout=self.request_timeout,
             page_size=self.page_size,
             cleanup_timeout=self.cleanup_timeout,
             max_in_flight=self.max_in_flight,
+            listener_patience=self.listener_patience,
+            state_keys=tuple(keys),
+            cursor_secret=None
+            if cursor is None
+            else _key(cursor, "server.cursor_key", folder, environment),
         )
 
 
@@ -328,3 +356,36 @@ def _auth(
     return Auth(
         kind=section.kind, secret=Secret(value), username=section.username, header=section.header
     )
+
+
+def _key(text: str, where: str, folder: Path, environment: Mapping[str, str]) -> bytes:
+    """Fetch a key. What it holds is never told."""
+    kind, _, place = text.partition(":")
+    match kind:
+        case "env":
+            found = environment.get(place, "")
+            if not found:
+                raise ConfigurationError(f"{where}: {place} is not set")
+        case "file":
+            try:
+                found = (folder / place).read_text(encoding="ascii")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"{where}: cannot read {place}") from error
+        case _:
+            # The text itself may be a key that somebody put there.
+            raise ConfigurationError(f"{where}: a key is given as env:NAME or file:PATH")
+    key = _as_key(found.strip())
+    if key is None:
+        raise ConfigurationError(f"{where}: {place} must hold {KEY_BYTES} bytes in hex or base64")
+    return key
+
+
+def _as_key(text: str) -> bytes | None:
+    for read in (bytes.fromhex, partial(base64.b64decode, validate=True)):
+        try:
+            key = read(text)
+        except ValueError:
+            continue
+        if len(key) == KEY_BYTES:
+            return key
+    return None

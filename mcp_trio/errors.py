@@ -10,6 +10,7 @@
     │  ├─ VersionMismatchError
     │  ├─ HeaderMismatchError
     │  ├─ MissingCapabilityError
+    │  ├─ URLRequiredError
     │  └─ UnauthorizedError
     ├─ RemoteError               the peer answered our request with an error
     ├─ RequestTimeoutError       a request had more time than it was given
@@ -55,6 +56,7 @@ __all__ = [
     "ToolError",
     "TransportClosedError",
     "TransportError",
+    "URLRequiredError",
     "UnauthorizedError",
     "VersionMismatchError",
 ]
@@ -90,6 +92,7 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
+URL_REQUIRED = -32042  # of one handshake revision only; see `eras`
 # Ours, outside -32768..-32000 as the specification asks of applications.
 UNAUTHORIZED = 1401
 
@@ -183,8 +186,17 @@ class MissingCapabilityError(ProtocolError):
     rpc_code = MISSING_CAPABILITY
 
 
+class URLRequiredError(ProtocolError):
+    """The user has to visit a page before the call can be made; then it is made again (F7).
+
+    `data["elicitations"]` are the parameters of URL elicitations. See `Context.require_url`.
+    """
+
+    rpc_code = URL_REQUIRED
+
+
 class UnauthorizedError(ProtocolError):
-    """`authorize()` said no."""
+    """`authorize()` said no. An authorizer may raise it itself, to say why."""
 
     code = ErrorCode.UNAUTHORIZED
     rpc_code = UNAUTHORIZED

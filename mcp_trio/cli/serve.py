@@ -89,14 +89,14 @@ def _overridden(settings: Settings, host: str | None, port: int | None) -> Setti
 
 
 async def _serve_config(settings: Settings, folder: Path) -> None:
-    server = _make_server(settings.server)
+    server = _make_server(settings.server, folder)
     run = functools.partial(run_service, server, settings, folder)
     await until_signalled(run, server.drain)
 
 
 async def _serve_demo(host: str, port: int) -> None:
     section = attrs.evolve(DEMO_SERVER, host=host, port=port)
-    server = _make_server(section)
+    server = _make_server(section, Path())
 
     async def run() -> None:
         # Within the watch over signals, so that none leaves the folder behind.
@@ -119,12 +119,12 @@ async def _demo(section: ServerSection) -> AsyncGenerator[tuple[Settings, str], 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_server(section: ServerSection) -> MCPServer:
+def _make_server(section: ServerSection, folder: Path) -> MCPServer:
     return MCPServer(
         section.name,
         version=section.version,
         instructions=section.instructions,
-        options=section.server_options(),
+        options=section.server_options(folder),
     )
 
 

@@ -18,6 +18,7 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.answers import Answers, ClientCallbacks
+from mcp_trio.client.layers import ClientMiddleware, around
 from mcp_trio.client.listening import Changes
 from mcp_trio.client.targets import check_url, open_url
 from mcp_trio.eras.negotiate import (
@@ -34,6 +35,7 @@ from mcp_trio.errors import (
     ConfigurationError,
     MCPError,
     MethodNotFoundError,
+    NotFoundError,
     ProtocolError,
     TransportClosedError,
 )
@@ -141,6 +143,7 @@ class MCPClient:
         self._revision: Revision | None = None
         self._annotations: dict[str, tuple[ParamHeader, ...]] = {}
         self._listeners: set[Changes] = set()
+        self._layers: tuple[ClientMiddleware, ...] = ()
         self.events = EventHub()
         """What happens, for observers; see `mcp_trio.events`."""
         self.capabilities = ServerCapabilities()
@@ -336,14 +339,35 @@ class MCPClient:
         """
         limit = self.options.timeout if timeout is None else timeout
 
-        async def send(params: JSONObject | None, within: float) -> JSONObject:
-            return await self.session.call(method, params, timeout=within, on_progress=on_progress)
+        async def core(method: str, params: JSONObject | None) -> JSONObject:
+            async def send(params: JSONObject | None, within: float) -> JSONObject:
+                return await self.session.call(
+                    method, params, timeout=within, on_progress=on_progress
+                )
 
-        if not self.revision.stateless:
-            return await send(params, limit)
-        return await self._answers.in_rounds(
-            send, params, self.revision, timeout=limit, max_rounds=self.options.max_rounds
-        )
+            if not self.revision.stateless:
+                return await send(params, limit)
+            return await self._answers.in_rounds(
+                send, params, self.revision, timeout=limit, max_rounds=self.options.max_rounds
+            )
+
+        return await around(self._layers, core)(method, params)
+
+    def add_middleware(self, layer: ClientMiddleware) -> None:
+        """Put a layer around every call, inside those added before."""
+        self._layers = (*self._layers, layer)
+
+    def remove_middleware(self, layer: ClientMiddleware) -> None:
+        """Take a layer away.
+
+        Raises:
+            NotFoundError: it was not added.
+        """
+        if layer not in self._layers:
+            raise NotFoundError("this middleware was not added here")
+        kept = list(self._layers)
+        kept.remove(layer)
+        self._layers = tuple(kept)
 
     async def ping(self) -> None:
         """Ask for a sign of life; in the stateless era that is `server/discover`."""

@@ -17,6 +17,7 @@ from mcp_trio.errors import MCPError, ToolError
 from mcp_trio.framing.param_headers import ParamHeaderError, param_headers
 from mcp_trio.json_schema import SchemaError, Validator, Violation
 from mcp_trio.jsonrpc import codec
+from mcp_trio.server.media import with_blocks
 from mcp_trio.server.signature import (
     CONTENT,
     Signature,
@@ -144,7 +145,7 @@ class FunctionTool:
             value = await run_function(
                 self.function, self.signature, self.threads, self.definition.name, keywords
             )
-            return self._dress(value)
+            return self._dress(await with_blocks(value))
         except ToolError as error:
             return error_result(str(error))
         except MCPError:

@@ -10,6 +10,7 @@ import msgspec
 
 from mcp_trio.errors import InvalidParamsError
 from mcp_trio.server.invoke import Threads, entry_name, run_function
+from mcp_trio.server.media import with_blocks
 from mcp_trio.server.signature import CONTENT, Signature, description_of, read_signature
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
@@ -87,7 +88,7 @@ class FunctionPrompt:
         if isinstance(value, GetPromptResult):
             return value
         return GetPromptResult(
-            messages=_as_messages(value), description=self.definition.description
+            messages=_as_messages(await with_blocks(value)), description=self.definition.description
         )
 
 

@@ -13,6 +13,7 @@ from mcp_trio.errors import ConfigurationError
 from mcp_trio.framing.uri_template import UriTemplate
 from mcp_trio.jsonrpc import codec
 from mcp_trio.server.invoke import Threads, entry_name, run_function
+from mcp_trio.server.media import Audio, File, Image
 from mcp_trio.server.signature import Signature, SignatureError, description_of, read_signature
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
@@ -114,9 +115,15 @@ class _Reader:
         )
         if isinstance(value, ReadResourceResult):
             return value
-        items = _items(value)
+        items = [
+            await item.contents(uri) if isinstance(item, File) else item for item in _items(value)
+        ]
         if items and all(isinstance(item, ResourceContents) for item in items):
             return ReadResourceResult(contents=cast("list[ResourceContents]", items))
+        if isinstance(value, (Image, Audio)):
+            block = await value.block()
+            contents = ResourceContents(uri=uri, mime_type=block.mime_type, blob=block.data)
+            return ReadResourceResult(contents=[contents])
         return ReadResourceResult(contents=[_as_contents(value, uri, self.mime_type)])
 
 

@@ -28,6 +28,7 @@ import attrs
 import msgspec
 
 from mcp_trio.jsonrpc import codec
+from mcp_trio.server.media import MEDIA
 from mcp_trio.session.context import Context
 from mcp_trio.wire import (
     AudioContent,
@@ -274,6 +275,7 @@ def _mentions_content(annotation: Any) -> bool:
     return (
         annotation is CallToolResult
         or annotation in CONTENT
+        or annotation in MEDIA
         or any(_mentions_content(part) for part in get_args(annotation))
     )
 

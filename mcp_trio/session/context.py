@@ -278,6 +278,22 @@ class Context:
         """
         return await questions.elicit_url(self, message, url, elicitation_id, key)
 
+    async def require_url(
+        self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None
+    ) -> Elicited[None]:
+        """Say that the call cannot be made before the user has visited a page (F7).
+
+        For a handler that looks for itself whether that has been done, and calls this if not.
+        Where the revision has an error for it (-32042) the call ends here with that error,
+        which holds the page, and the client makes the call again once the user is through.
+        Elsewhere this is `elicit_url`, which asks within the call.
+
+        Raises:
+            URLRequiredError: always, in a revision that has it.
+            Exception: else as `elicit_url`.
+        """
+        return await questions.require_url(self, message, url, elicitation_id, key)
+
     async def elicitation_completed(self, elicitation_id: str) -> None:
         """Tell the client that a visit has done what it was for, where it has an id (F7)."""
         await questions.elicitation_completed(self, elicitation_id)

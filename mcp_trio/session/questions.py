@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from mcp_trio.eras.asking import check_form, check_page, check_roots, check_sampling
 from mcp_trio.eras.forms import form_on_wire
 from mcp_trio.eras.rounds import MAX_KEY, Ask
-from mcp_trio.errors import InvalidParamsError
+from mcp_trio.errors import InvalidParamsError, URLRequiredError
 from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
 from mcp_trio.wire import JSONObject, Revision
@@ -129,14 +129,31 @@ async def elicit_url(
     asker: Asker, message: str, url: str, elicitation_id: str | None, key: str | None
 ) -> Elicited[None]:
     """See `Context.elicit_url`."""
+    params = _page(asker, message, url, elicitation_id)
+    where, result = await _ask(asker, "elicitation/create", params, ElicitResult, key)
+    return Elicited(action=_action(result, where), elicitation_id=params.elicitation_id)
+
+
+def _page(asker: Asker, message: str, url: str, elicitation_id: str | None) -> ElicitParams:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a page to visit has an http or https URL")
     check_page(asker.capabilities, asker.revision)
     id_ = (elicitation_id or secrets.token_urlsafe(16)) if pages_have_ids(asker.revision) else None
-    params = ElicitParams(message=message, mode="url", url=url, elicitation_id=id_)
-    where, result = await _ask(asker, "elicitation/create", params, ElicitResult, key)
-    return Elicited(action=_action(result, where), elicitation_id=id_)
+    return ElicitParams(message=message, mode="url", url=url, elicitation_id=id_)
+
+
+async def require_url(
+    asker: Asker, message: str, url: str, elicitation_id: str | None, key: str | None
+) -> Elicited[None]:
+    """See `Context.require_url`."""
+    if not pages_have_ids(asker.revision):
+        return await elicit_url(asker, message, url, elicitation_id, key)
+    params = _page(asker, message, url, elicitation_id)
+    raise URLRequiredError(
+        "The user has to visit a page first",
+        data={"elicitations": [to_wire(params, asker.revision)]},
+    )
 
 
 async def elicitation_completed(asker: Asker, elicitation_id: str) -> None:

@@ -1,0 +1,79 @@
+"""Metrics, made of events: what was asked, how it ended, how long it took.
+
+Only listens; nothing here is asked by anybody. Needs the `telemetry` extra.
+"""
+
+from __future__ import annotations
+
+from opentelemetry import metrics
+
+from mcp_trio.events import Event, NotificationEmitted, NotificationReceived, RequestCompleted
+from mcp_trio.wire import METHODS
+
+METER = "mcp_trio"
+OTHER = "other"
+"""The label of every method that the protocol does not have: a peer may send any text."""
+
+
+def method_label(method: str) -> str:
+    """The method as a label: one of the protocol's, or `other`."""
+    return method if method in METHODS else OTHER
+
+
+class Metrics:
+    """The instruments of one meter, as a listener of any number of hubs.
+
+    `mcp_request_total{direction, method, status}` counts requests that ended, `status` being
+    success, error or cancelled; `mcp_notification_total{direction, method}` counts
+    notifications; `mcp_request_duration_ms{direction, method}` is a histogram. The durations
+    are kept in seconds, too, under the names of OpenTelemetry's conventions for MCP.
+    """
+
+    def __init__(self, provider: metrics.MeterProvider | None = None) -> None:
+        """Make the instruments.
+
+        Args:
+            provider: of meters; the process's own by default.
+        """
+        meter = metrics.get_meter(METER, meter_provider=provider)
+        self._requests = meter.create_counter(
+            "mcp_request_total", unit="{request}", description="Requests that ended"
+        )
+        self._notifications = meter.create_counter(
+            "mcp_notification_total", unit="{notification}", description="Notifications"
+        )
+        self._duration = meter.create_histogram(
+            "mcp_request_duration_ms", unit="ms", description="From a request to its end"
+        )
+        self._operations = {
+            side: meter.create_histogram(
+                f"mcp.{side}.operation.duration", unit="s", description="From a request to its end"
+            )
+            for side in ("server", "client")
+        }
+
+    def __call__(self, event: Event) -> None:
+        """Count one event."""
+        match event:
+            case RequestCompleted():
+                self._completed(event)
+            case NotificationEmitted(method=method):
+                self._notified("outbound", method)
+            case NotificationReceived(method=method):
+                self._notified("inbound", method)
+            case _:
+                pass
+
+    def _notified(self, direction: str, method: str) -> None:
+        self._notifications.add(1, {"direction": direction, "method": method_label(method)})
+
+    def _completed(self, event: RequestCompleted) -> None:
+        labels = {"direction": event.direction, "method": method_label(event.method)}
+        self._requests.add(1, {**labels, "status": event.outcome})
+        self._duration.record(event.duration_ms, labels)
+        # In the conventions the receiver of a request is the server of the operation.
+        side = "server" if event.direction == "inbound" else "client"
+        attributes = {"mcp.method.name": labels["method"]}
+        if event.outcome != "success":
+            attributes["error.type"] = event.outcome
+        self._operations[side].record(event.duration_ms / 1000, attributes)

@@ -1,0 +1,141 @@
+"""Traces: a span for each request, and the trace context in `_meta` (ME3, SEP-414).
+
+The span of a server is the child of what the client says in `traceparent`; what cannot be
+read there is ignored. Names and attributes are those of OpenTelemetry's conventions for MCP.
+Needs the `telemetry` extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from opentelemetry import trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context as Trace
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from mcp_trio.client.layers import ClientNext
+from mcp_trio.errors import MCPError
+from mcp_trio.session.context import Context
+from mcp_trio.session.middleware import Next
+from mcp_trio.telemetry.metrics import METER, method_label
+from mcp_trio.wire import CallToolResult, JSONObject
+
+__all__ = ["Tracing"]
+
+# The keys are W3C's whatever the process uses elsewhere (`_meta` reserves just these).
+_FIELDS = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+
+
+def remote_parent(meta: Mapping[str, object]) -> Trace:
+    """The trace context that a message brings; an empty one if it has none that can be read."""
+    carrier = {key: value for key in _FIELDS.fields if isinstance(value := meta.get(key), str)}
+    return _FIELDS.extract(carrier, context=Trace())
+
+
+def with_trace(params: JSONObject | None) -> JSONObject | None:
+    """The parameters with the current trace context in their `_meta`; what stands there stays."""
+    carrier: dict[str, str] = {}
+    _FIELDS.inject(carrier)
+    if not carrier:
+        return params
+    given = (params or {}).get("_meta")
+    meta = cast("JSONObject", given) if isinstance(given, dict) else {}
+    return {**(params or {}), "_meta": {**carrier, **meta}}
+
+
+_TARGETS = {
+    "tools/call": ("gen_ai.tool.name", "name"),
+    "prompts/get": ("gen_ai.prompt.name", "name"),
+    "resources/read": ("mcp.resource.uri", "uri"),
+    "resources/subscribe": ("mcp.resource.uri", "uri"),
+    "resources/unsubscribe": ("mcp.resource.uri", "uri"),
+}
+"""The attribute for what a method is about, and the parameter it is in."""
+
+
+def _attributes(method: str, target: str | None, revision: str) -> dict[str, str]:
+    found = {"mcp.method.name": method_label(method), "mcp.protocol.version": revision}
+    if target is not None and method in _TARGETS:
+        found[_TARGETS[method][0]] = target[:256]
+    if method == "tools/call":
+        found["gen_ai.operation.name"] = "execute_tool"
+    return found
+
+
+def _span_name(method: str, target: str | None) -> str:
+    # A URI has too many values for a name.
+    named = target is not None and method in {"tools/call", "prompts/get"}
+    return f"{method_label(method)} {target[:128]}" if named and target else method_label(method)
+
+
+def _failed(span: Span, kind: str, text: str) -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, text))
+
+
+class Tracing:
+    """The spans of servers and clients."""
+
+    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+        """Make the tracer.
+
+        Args:
+            provider: of tracers; the process's own by default.
+        """
+        self._tracer = trace.get_tracer(METER, tracer_provider=provider)
+
+    async def serve(self, context: Context, call_next: Next) -> object:
+        """Be the middleware of a server: a span around each request."""
+        target = context.target
+        attributes = _attributes(context.method, target, context.revision.date)
+        attributes["jsonrpc.request.id"] = str(context.request_id)[:128]
+        with self._tracer.start_as_current_span(
+            _span_name(context.method, target),
+            context=remote_parent(context.meta),
+            kind=SpanKind.SERVER,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                result = await call_next(context)
+            except MCPError as error:
+                _failed(span, str(error.rpc_code), error.message)
+                raise
+            except Exception as error:
+                # Its text may hold what nobody else should see.
+                _failed(span, type(error).__name__, "")
+                raise
+            if isinstance(result, CallToolResult) and result.is_error:
+                _failed(span, "tool_error", "")
+            return result
+
+    async def call(
+        self, method: str, params: JSONObject | None, call_next: ClientNext
+    ) -> JSONObject:
+        """Be the middleware of a client: a span around each call, told to the server."""
+        place = _TARGETS.get(method)
+        found = None if place is None else (params or {}).get(place[1])
+        target = found if isinstance(found, str) else None
+        attributes = {"mcp.method.name": method_label(method)}
+        if place is not None and target is not None:
+            attributes[place[0]] = target[:256]
+        with self._tracer.start_as_current_span(
+            _span_name(method, target),
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                result = await call_next(method, with_trace(params))
+            except MCPError as error:
+                _failed(span, str(error.rpc_code), error.message)
+                raise
+            if result.get("isError") is True:
+                _failed(span, "tool_error", "")
+            return result
