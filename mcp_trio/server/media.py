@@ -153,7 +153,7 @@ class File:
         """Read it, under its own URI or the one given."""
         data = await _Source(self.data, self.path).read()
         where = self.uri or uri or await self._file_uri()
-        mime_type = self.mime_type or _guessed(self.path) or _guessed(urlsplit(where).path)
+        mime_type = self.mime_type or _guessed(self.path) or _guessed(where.partition("?")[0])
         text = _as_text(data, mime_type)
         if text is not None:
             return ResourceContents(uri=where, mime_type=mime_type or "text/plain", text=text)
@@ -211,7 +211,7 @@ class Link:
             name=self.name or last or parts.netloc or self.uri,
             title=self.title,
             description=self.description,
-            mime_type=self.mime_type or _guessed(parts.path),
+            mime_type=self.mime_type or _guessed(self.uri.partition("?")[0]),
             size=self.size,
             annotations=self.annotations,
             icons=self.icons,

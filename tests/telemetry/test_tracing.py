@@ -1,0 +1,149 @@
+"""Spans of both sides, and the trace context that travels in `_meta` (ME3)."""
+
+import pytest
+import trio
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from mcp_trio import Context, MCPServer, NotFoundError, ToolError
+from mcp_trio.telemetry.instrument import instrument
+from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
+from tests.scenarios.worlds import IDS, WORLDS, world
+
+everywhere = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+
+
+class Tracer:
+    """A tracer provider, and the spans that ended."""
+
+    def __init__(self):
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+
+    @property
+    def spans(self):
+        return self.exporter.get_finished_spans()
+
+
+def make_server():
+    server = MCPServer("s")
+
+    @server.tool
+    async def good(ctx: Context) -> str:
+        inner = trace.get_current_span().get_span_context()
+        await trio.lowlevel.checkpoint()
+        return f"{inner.trace_id:032x}"
+
+    @server.tool
+    async def bad() -> str:
+        raise ToolError("no")
+
+    @server.tool
+    async def broken() -> str:
+        raise NotFoundError("gone")
+
+    @server.resource("test://a")
+    def a() -> str:
+        return "a"
+
+    return server
+
+
+@everywhere
+async def test_the_span_of_the_server_is_a_child_of_the_clients(transport, revision):
+    server, here, there = make_server(), Tracer(), Tracer()
+    async with world(server, transport, revision) as client:
+        with (
+            instrument(server, tracer_provider=there.provider),
+            instrument(client, tracer_provider=here.provider),
+        ):
+            told = (await client.call_tool("good")).content[0].text
+    (mine,), (yours,) = here.spans, there.spans
+    assert mine.kind is SpanKind.CLIENT
+    assert yours.kind is SpanKind.SERVER
+    assert mine.name == yours.name == "tools/call good"
+    assert yours.parent.span_id == mine.context.span_id
+    assert yours.parent.is_remote
+    assert told == f"{mine.context.trace_id:032x}"
+    assert yours.attributes["gen_ai.tool.name"] == "good"
+    assert yours.attributes["mcp.method.name"] == "tools/call"
+    assert yours.attributes["mcp.protocol.version"] == revision.date
+
+
+@both_eras
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"traceparent": "nonsense"},
+        {"traceparent": "00-" + "0" * 32 + "-00f067aa0ba902b7-01"},
+        {"traceparent": 7},
+        {"traceparent": {"a": 1}},
+        {"tracestate": "a=b"},
+        {"baggage": "%%%=;,"},
+        {"traceparent": PARENT.upper()},
+    ],
+)
+async def test_what_cannot_be_read_is_ignored(revision, meta):
+    server, tracer = make_server(), Tracer()
+    async with world(server, "memory", revision) as client:
+        with instrument(server, tracer_provider=tracer.provider):
+            answer = await client.call("tools/call", {"name": "good", "_meta": meta})
+    assert "isError" not in answer
+    (span,) = tracer.spans
+    assert span.parent is None
+
+
+@both_eras
+async def test_what_a_client_says_is_the_parent_with_its_state_and_baggage(revision):
+    server, tracer = make_server(), Tracer()
+    meta = {"traceparent": PARENT, "tracestate": "vendor=1"}
+    async with world(server, "memory", revision) as client:
+        with instrument(server, tracer_provider=tracer.provider):
+            await client.call("resources/read", {"uri": "test://a", "_meta": meta})
+    (span,) = tracer.spans
+    assert f"{span.context.trace_id:032x}" == PARENT.split("-")[1]
+    assert f"{span.parent.span_id:016x}" == PARENT.split("-")[2]
+    assert span.context.trace_state.get("vendor") == "1"
+    # A URI has too many values for a name.
+    assert (span.name, span.attributes["mcp.resource.uri"]) == ("resources/read", "test://a")
+
+
+@both_eras
+async def test_failures_are_marked_and_texts_of_bugs_are_not_told(revision):
+    server, here, there = make_server(), Tracer(), Tracer()
+
+    @server.prompt
+    def bug() -> str:
+        raise RuntimeError("secret")
+
+    async with world(server, "memory", revision) as client:
+        with (
+            instrument(server, tracer_provider=there.provider),
+            instrument(client, tracer_provider=here.provider),
+        ):
+            await client.call_tool("bad")
+            with pytest.raises(Exception, match="gone"):
+                await client.call_tool("broken")
+            with pytest.raises(Exception, match="reference"):
+                await client.call("prompts/get", {"name": "bug"})
+    for spans in (here.spans, there.spans):
+        assert [span.status.status_code for span in spans] == [StatusCode.ERROR] * 3
+        assert [span.attributes["error.type"] for span in spans[:2]] == ["tool_error", "-32602"]
+        assert not any("secret" in str(span.to_json()) for span in spans)
+
+
+async def test_a_trace_that_the_caller_sets_itself_stays():
+    server, tracer = make_server(), Tracer()
+    async with world(server, "memory", R2026_07_28) as client:
+        with (
+            instrument(client, tracer_provider=Tracer().provider),
+            instrument(server, tracer_provider=tracer.provider),
+        ):
+            await client.call("tools/call", {"name": "good", "_meta": {"traceparent": PARENT}})
+    assert f"{tracer.spans[0].context.trace_id:032x}" == PARENT.split("-")[1]
