@@ -337,8 +337,7 @@ async def test_a_subscription_has_an_end_and_can_be_closed():
         async with hub.subscribe() as channel:
 
             async def read():
-                async for each in channel:
-                    seen.append(each)
+                seen.extend([each async for each in channel])
 
             nursery.start_soon(read)
             hub.emit(event(1))

@@ -40,6 +40,7 @@ class ServerSide:
         self.principal = principal
         self.handshake = HandshakeEra()
         self._mailbox = Mailbox(EVERYTHING)
+        self._flushing = False
         self._dispatcher: Dispatcher | None = None
 
     def attach(self, dispatcher: Dispatcher) -> None:
@@ -50,7 +51,9 @@ class ServerSide:
         """Queue a change for the client, if it has opened the handshake. Never waits."""
         if notice is None or self.handshake.stage is Stage.NEW or self._dispatcher is None:
             return
-        if self._mailbox.put(notice):
+        if self._mailbox.put(notice) and not self._flushing:
+            # One task at a time: what comes while a client does not read waits, coalesced.
+            self._flushing = True
             self._dispatcher.spawn(self._flush)
 
     def watch(self, uri: str) -> None:
@@ -65,11 +68,13 @@ class ServerSide:
         dispatcher = self._dispatcher
         if dispatcher is None:
             return
-        while (notice := self._mailbox.take()) is not None:
-            try:
+        try:
+            while (notice := self._mailbox.take()) is not None:
                 await dispatcher.notify(notice.method, notice.params())
-            except MCPError:
-                return  # the client is gone, and its session with it
+        except MCPError:
+            pass  # the client is gone, and its session with it
+        finally:
+            self._flushing = False
 
     @property
     def batches(self) -> bool:

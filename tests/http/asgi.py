@@ -87,8 +87,17 @@ class Client:
         """Offer the disconnect callback of our own connection loop; False is any other server."""
         self.hasty = False
         """Say "disconnect" as soon as the answer is complete, as some ASGI servers do."""
+        self.stalled = False
+        """Read nothing more of any response until `resume`."""
+        self._resumed = trio.Event()
         self.root_path = ""
         """Where the application is mounted."""
+
+    def resume(self) -> None:
+        """Read on after `stalled`."""
+        self.stalled = False
+        self._resumed.set()
+        self._resumed = trio.Event()
 
     def start(
         self,
@@ -133,6 +142,8 @@ class Client:
 
         async def send(event):
             await trio.lowlevel.checkpoint()
+            if self.stalled:
+                await self._resumed.wait()
             if response.gone.is_set():
                 raise trio.BrokenResourceError("the peer is gone")
             if event["type"] == "http.response.start":
