@@ -18,8 +18,8 @@ from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
 from mcp_trio.session.questions import SamplingOptions
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
-from mcp_trio.wire.converter import from_wire
-from mcp_trio.wire.notices import LOG_LEVELS
+from mcp_trio.wire.converter import from_wire, to_wire
+from mcp_trio.wire.notices import LOG_LEVELS, ProgressParams
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
 
@@ -161,7 +161,8 @@ class Context:
         """Tell the client how far the work has come.
 
         Does nothing when the client did not ask. A value that is not greater than the
-        last one is dropped, because the protocol demands growth (P1).
+        last one is dropped, because the protocol demands growth (P1). The message is left
+        out where the revision has none.
 
         Raises:
             trio.Cancelled: the request is over.
@@ -170,12 +171,11 @@ class Context:
         await trio.lowlevel.checkpoint()
         if self.progress_token is None or not self._grows(value):
             return
-        params: JSONObject = {"progressToken": self.progress_token, "progress": value}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
-        await self.exchange.notify("notifications/progress", params)
+        report = ProgressParams(
+            progress_token=self.progress_token, progress=value, total=total, message=message
+        )
+        # The oldest revision has no text in it.
+        await self.exchange.notify("notifications/progress", to_wire(report, self.revision))
 
     def _grows(self, value: float) -> bool:
         if self._progress is not None and value <= self._progress:
