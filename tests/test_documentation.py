@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from mcp_trio import ClientOptions, HTTPOptions, LineOptions, ServerOptions, ServingSettings
 from tests.programs import ROOT, load, run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -49,6 +50,21 @@ def test_links_lead_somewhere(page):
 
 def _anchor(heading):
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+OPTIONS = (ClientOptions, HTTPOptions, LineOptions, ServerOptions, ServingSettings)
+NAMED = re.compile(
+    rf"`({'|'.join(cls.__name__ for cls in OPTIONS)})\.(\w+)`(?: \(| \| )([\d.]+)( MiB)?"
+)
+"""An option with its default: in parentheses behind it, or in the next column of a table."""
+
+
+def test_the_defaults_that_the_pages_name_are_the_code():
+    told = [found for page in PAGES for found in NAMED.findall(page.read_text())]
+    assert len(told) > 15
+    for cls, name, number, unit in told:
+        options = next(each for each in OPTIONS if each.__name__ == cls)()
+        assert getattr(options, name) == float(number) * (1024 * 1024 if unit else 1), name
 
 
 def test_every_example_is_shown_on_a_page():

@@ -337,6 +337,8 @@ class Context:
         Raises:
             ValueError: the level does not exist.
         """
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         severity = LOG_LEVELS.index(level)
         wanted = self.log_level()
         await trio.lowlevel.checkpoint()
