@@ -405,13 +405,6 @@ class MCPServer(LineServing):
         except msgspec.ValidationError:
             # A variable that does not read as its parameter's type names no resource.
             raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found) from None
-        except (NotFoundError, ExceptionGroup) as error:
-            # A function says so without knowing the revision; so may a task that it started.
-            cause = sole_cause(error)
-            if not isinstance(cause, NotFoundError):
-                raise
-            code = context.revision.resource_not_found
-            raise ResourceNotFoundError(uri, rpc_code=code, message=cause.message) from error
 
     async def _subscribe(self, context: Context, params: object) -> EmptyResult:
         uri = cast("ReadResourceParams", params).uri

@@ -161,8 +161,7 @@ class Context:
         """Tell the client how far the work has come.
 
         Does nothing when the client did not ask. A value that is not greater than the
-        last one is dropped, because the protocol demands growth (P1). The message is left
-        out where the revision has none.
+        last one is dropped, because the protocol demands growth (P1).
 
         Raises:
             trio.Cancelled: the request is over.
@@ -171,11 +170,11 @@ class Context:
         await trio.lowlevel.checkpoint()
         if self.progress_token is None or not self._grows(value):
             return
-        report = ProgressParams(
+        told = ProgressParams(
             progress_token=self.progress_token, progress=value, total=total, message=message
         )
-        # The oldest revision has no text in it.
-        await self.exchange.notify("notifications/progress", to_wire(report, self.revision))
+        params = to_wire(told, self.revision)
+        await self.exchange.notify("notifications/progress", params)
 
     def _grows(self, value: float) -> bool:
         if self._progress is not None and value <= self._progress:

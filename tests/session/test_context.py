@@ -48,7 +48,7 @@ async def test_a_handler_that_only_reports_can_be_cancelled_whoever_listens(toke
 
 
 async def test_a_level_that_does_not_exist_is_an_error_that_names_those_that_do():
-    with pytest.raises(ValueError, match="one of debug, info, .*emergency"):
+    with pytest.raises(ValueError, match=r"one of debug, info, .*emergency"):
         await context(level="debug").log("loud", "text")
 
 
