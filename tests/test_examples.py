@@ -166,12 +166,12 @@ async def test_an_argument_travels_as_a_header_where_the_revision_has_that():
         (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
         async with MCPClient(url) as client:
             arguments = {"region": "eu-süd", "sql": "select 1"}
-            # It learns from the listing which argument is mirrored; without it is refused.
+            # It learns from the listing which argument is mirrored; a call without is refused.
             params = {"name": "query", "arguments": arguments}
             assert (await error_of(client, "tools/call", params)).rpc_code == -32020
+            assert await text_of(client, "query", **arguments) == "8 characters were run in eu-süd"
             (query,) = [tool async for tool in client.tools()]
             assert query.input_schema["properties"]["region"]["x-mcp-header"] == "Region"
-            assert await text_of(client, "query", **arguments) == "8 characters were run in eu-süd"
         nursery.cancel_scope.cancel()
 
 
@@ -300,8 +300,12 @@ async def test_progress_and_cancellation(autojump_clock):
 async def test_a_thread_sees_its_cancellation():
     module = load(EXAMPLES / "progress.py")
     async with MCPClient(module.server) as client:
-        with trio.move_on_after(0.05):
-            await client.call_tool("count")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "count")
+            with trio.fail_after(10):
+                while not module.server.threads.running:
+                    await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
         assert await trio.to_thread.run_sync(module.stopped.wait, 10)
 
 
