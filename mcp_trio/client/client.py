@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar, cast
 
@@ -31,12 +32,14 @@ from mcp_trio.eras.negotiate import (
 )
 from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
 from mcp_trio.errors import (
+    HEADER_MISMATCH,
     AlreadyConnectedError,
     ConfigurationError,
     MCPError,
     MethodNotFoundError,
     NotFoundError,
     ProtocolError,
+    RemoteError,
     TransportClosedError,
 )
 from mcp_trio.events import EventHub, Reporter
@@ -429,12 +432,14 @@ class MCPClient:
     ) -> CallToolResult:
         """Call a tool.
 
-        Leaving early cancels the call on the server, whatever the transport.
+        Leaving early cancels the call on the server, whatever the transport. A call that the
+        server refuses for its headers never ran: the tools are listed, in which it says which
+        arguments are mirrored, and the call is sent once more (N17).
 
         Args:
             name: of the tool.
             arguments: by name.
-            timeout: seconds to wait.
+            timeout: seconds to wait, each time.
             on_progress: called with progress, total and message.
 
         Returns:
@@ -446,7 +451,15 @@ class MCPClient:
             TransportError: the line broke first.
         """
         params: JSONObject = {"name": name, "arguments": dict(arguments or {})}
-        answer = await self.call("tools/call", params, timeout=timeout, on_progress=on_progress)
+        send = partial(self.call, "tools/call", params, timeout=timeout, on_progress=on_progress)
+        try:
+            answer = await send()
+        except RemoteError as error:
+            if error.rpc_code != HEADER_MISMATCH:
+                raise
+            async for _ in self.tools():
+                pass  # each page is taken note of
+            answer = await send()
         return self._read(answer, CallToolResult)
 
     @contextlib.asynccontextmanager

@@ -62,7 +62,8 @@ class UriTemplate:
         if len(names) > 1:
             raise UriTemplateError(f"{{{body}}}: more than one variable cannot be told apart")
         if operator == "+":
-            return f"(?P<{names[0]}>.+)"
+            # As little as fits: a query behind it is not part of it.
+            return f"(?P<{names[0]}>.+?)"
         return f"{operator}(?P<{names[0]}>[^/?#]+)"
 
     def match(self, uri: str) -> dict[str, str] | None:

@@ -263,9 +263,12 @@ class MCPServer(Offers, LineServing):
         await demand(entry.authorize, context)
         try:
             return await entry.read(context, uri, variables)
-        except msgspec.ValidationError:
-            # A variable that does not read as its parameter's type names no resource.
-            raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found) from None
+        except (NotFoundError, ExceptionGroup) as error:
+            missing = sole_cause(error)
+            if not isinstance(missing, NotFoundError):
+                raise
+            code, data = context.revision.resource_not_found, missing.data
+            raise ResourceNotFoundError(uri, missing.message, rpc_code=code, data=data) from error
 
     async def _subscribe(self, context: Context) -> EmptyResult:
         uri = cast("ReadResourceParams", context.params).uri

@@ -18,9 +18,9 @@ from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
 from mcp_trio.session.questions import SamplingOptions
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
-from mcp_trio.wire.converter import from_wire
+from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.methods import target_of
-from mcp_trio.wire.notices import LOG_LEVELS
+from mcp_trio.wire.notices import LOG_LEVELS, ProgressParams
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
 
@@ -179,11 +179,10 @@ class Context:
         await trio.lowlevel.checkpoint()
         if self.progress_token is None or not self._grows(value):
             return
-        params: JSONObject = {"progressToken": self.progress_token, "progress": value}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
+        told = ProgressParams(
+            progress_token=self.progress_token, progress=value, total=total, message=message
+        )
+        params = to_wire(told, self.revision)
         await self.exchange.notify("notifications/progress", params)
 
     def _grows(self, value: float) -> bool:
@@ -362,6 +361,8 @@ class Context:
         Raises:
             ValueError: the level does not exist.
         """
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         severity = LOG_LEVELS.index(level)
         wanted = self.log_level()
         await trio.lowlevel.checkpoint()

@@ -104,7 +104,7 @@ async def test_a_fault_of_ours_is_an_internal_error(revision):
             await client.list_tools()
         # The one who gets it cannot tell a bug of a handler from one of ours.
         assert caught.value.rpc_code == -32603
-    peer, answer = await scripted_client({"code": -32603, "message": "ouch"})
+    answer = await scripted_client({"code": -32603, "message": "ouch"})
     saw(answer, ErrorCode.INTERNAL_ERROR, -32603)
 
 
@@ -126,7 +126,7 @@ async def scripted_client(error):
         await answer_initialize(peer)
         asked = await peer.hear()
         await peer.say(Error(asked.id, error["code"], error["message"], None))
-    return peer, caught[0]
+    return caught[0]
 
 
 async def answer_initialize(peer, version="2025-11-25"):

@@ -1,9 +1,12 @@
 """What a client sees when the connection itself is the problem."""
 
+from typing import Annotated
+
+import msgspec
 import pytest
 import trio
 
-from mcp_trio import ClientOptions, MCPClient, MCPError, RemoteError
+from mcp_trio import ClientOptions, MCPClient, MCPError, MCPServer, RemoteError, ServerOptions
 from mcp_trio.errors import (
     AlreadyConnectedError,
     ConfigurationError,
@@ -264,3 +267,51 @@ async def test_an_error_of_the_peer_is_of_the_kind_it_names_or_its_number_means(
             assert caught.value.code == code
     assert RemoteError("m", rpc_code=-32601).code == "MCP.METHOD_NOT_FOUND"
     assert RemoteError("m", rpc_code=7, data={"code": "other"}).code == "MCP.INTERNAL_ERROR"
+
+
+async def test_a_call_refused_for_its_headers_is_sent_again_once_the_tools_are_known():
+    async def region_of(client):
+        return (await client.call_tool("query", {"region": "eu"})).content[0].text
+
+    def offer(name):
+        Region = Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": name})]  # noqa: N806 - a type
+
+        async def query(region: Region) -> str:
+            runs.append(name)
+            return region
+
+        server.add_tool(query)
+
+    server, runs = MCPServer("mirrored", options=ServerOptions(page_size=1)), []
+    server.add_tool(lambda: "another page", name="first")
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
+        async with MCPClient(url) as client:
+            offer("Region")
+            assert await region_of(client) == "eu"  # never listed
+            server.remove_tool("query")
+            offer("Area")
+            assert await region_of(client) == "eu"  # listed, and changed since
+        nursery.cancel_scope.cancel()
+    assert runs == ["Region", "Area"]
+
+
+async def test_a_call_that_is_refused_for_its_headers_again_is_an_error():
+    def refuse(request):
+        calls.append(request)
+        return Error(request.id, -32020, "Header mismatch")
+
+    ours, theirs = MemoryTransport.pair()
+    calls = []
+    async with trio.open_nursery() as nursery:
+        answers = {
+            "server/discover": result(DISCOVERED),
+            "tools/list": result({"tools": []}),
+            "tools/call": refuse,
+        }
+        nursery.start_soon(_script, ScriptedPeer(theirs), answers)
+        async with MCPClient(ours) as client:
+            with pytest.raises(RemoteError, match="Header mismatch"):
+                await client.call_tool("any")
+    assert len(calls) == 2
+    await theirs.aclose()

@@ -6,6 +6,7 @@ import trio.testing
 
 from mcp_trio import Context
 from mcp_trio.wire import REVISIONS
+from mcp_trio.wire.revisions import R2024_11_05
 
 
 class NobodyListens:
@@ -44,3 +45,23 @@ async def test_a_handler_that_only_reports_can_be_cancelled_whoever_listens(toke
             scope.cancel()
             await say()
         assert scope.cancelled_caught
+
+
+async def test_a_level_that_does_not_exist_is_an_error_that_names_those_that_do():
+    with pytest.raises(ValueError, match=r"one of debug, info, .*emergency"):
+        await context(level="debug").log("loud", "text")
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+async def test_a_report_has_a_text_where_the_revision_has_one(revision):
+    told = []
+
+    class Listens(NobodyListens):
+        async def notify(self, method, params):
+            told.append(params)
+
+    handler = context(token="t")
+    handler.revision, handler.exchange = revision, Listens()
+    await handler.progress(1, 2, "half")
+    text = {} if revision is R2024_11_05 else {"message": "half"}
+    assert told == [{"progressToken": "t", "progress": 1, "total": 2, **text}]
