@@ -149,8 +149,15 @@ class NotFoundError(ProtocolError):
 class ResourceNotFoundError(NotFoundError):
     """No such resource. Its JSON-RPC code is the revision's (O2)."""
 
-    def __init__(self, uri: str, *, rpc_code: int) -> None:
-        super().__init__("Resource not found", data={"uri": uri})
+    def __init__(
+        self,
+        uri: str,
+        message: str = "Resource not found",
+        *,
+        rpc_code: int,
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, data={**(data or {}), "uri": uri})
         self.rpc_code = rpc_code
 
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypedDict, Unpack, cast
 import attrs
 import msgspec
 
-from mcp_trio.errors import ConfigurationError
+from mcp_trio.errors import ConfigurationError, NotFoundError
 from mcp_trio.framing.uri_template import UriTemplate
 from mcp_trio.jsonrpc import codec
 from mcp_trio.server.invoke import Threads, entry_name, run_function
@@ -31,7 +31,11 @@ class ResourceEntry(Protocol):
     async def read(
         self, context: Context, uri: str, variables: dict[str, str]
     ) -> ReadResourceResult:
-        """Read it. There are no variables."""
+        """Read it. There are no variables.
+
+        Raises:
+            NotFoundError: it is not there any more; the server answers with the era's code.
+        """
         ...
 
 
@@ -54,7 +58,8 @@ class TemplateEntry(Protocol):
         """Read one.
 
         Raises:
-            NotFoundError: there is no such resource behind the template.
+            NotFoundError: there is no such resource behind the template; the server answers
+                with the era's code.
         """
         ...
 
@@ -93,7 +98,11 @@ class _Reader:
     async def __call__(
         self, context: Context, uri: str, variables: dict[str, str]
     ) -> ReadResourceResult:
-        keywords = self.signature.bind_text(variables)
+        try:
+            keywords = self.signature.bind_text(variables)
+        except msgspec.ValidationError as error:
+            # A variable that does not read as its parameter's type names no resource.
+            raise NotFoundError("Resource not found") from error
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context
         value: object = await run_function(

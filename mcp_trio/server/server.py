@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, Unpack, cast, overload
 
 import attrs
-import msgspec
 import trio
 
 from mcp_trio.abc import Transport
@@ -402,9 +401,12 @@ class MCPServer(LineServing):
         entry, variables = self._find_resource(context, uri)
         try:
             return await entry.read(context, uri, variables)
-        except msgspec.ValidationError:
-            # A variable that does not read as its parameter's type names no resource.
-            raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found) from None
+        except (NotFoundError, ExceptionGroup) as error:
+            missing = sole_cause(error)
+            if not isinstance(missing, NotFoundError):
+                raise
+            code, data = context.revision.resource_not_found, missing.data
+            raise ResourceNotFoundError(uri, missing.message, rpc_code=code, data=data) from error
 
     async def _subscribe(self, context: Context, params: object) -> EmptyResult:
         uri = cast("ReadResourceParams", params).uri

@@ -3,6 +3,7 @@
 import base64
 import enum
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -173,14 +174,46 @@ async def test_resources_are_listed_and_read(revision):
         assert await read("test://many") == [{"uri": "test://many/1", "text": "1"}]
 
 
+MISSING = ["test://nope", "test://items/x", "test://items/%2e%2e", "test://items/101", "", "no"]
+
+
 @each
-@pytest.mark.parametrize("uri", ["test://nope", "test://items/x", "test://items/%2e%2e", "", "no"])
+@pytest.mark.parametrize("uri", MISSING)
 async def test_a_resource_that_is_not_there_has_the_code_of_its_era(revision, uri):
     async with speaking(make_server(), revision) as client:
         with pytest.raises(RemoteError) as caught:
             await client.call("resources/read", {"uri": uri})
         assert caught.value.rpc_code == (-32602 if revision.stateless else -32002)
         assert caught.value.data["uri"] == uri
+
+
+@each
+async def test_what_a_function_says_of_a_missing_resource_is_kept(revision):
+    server = make_server()
+
+    @server.resource("test://shelf/{book}")
+    async def book(book: str) -> str:
+        async with trio.open_nursery():
+            raise NotFoundError(f"there is no book {book!r}", data={"shelf": 3})
+
+    async with speaking(server, revision) as client:
+        with pytest.raises(RemoteError, match="there is no book 'x'") as caught:
+            await client.call("resources/read", {"uri": "test://shelf/x"})
+        assert caught.value.rpc_code == (-32602 if revision.stateless else -32002)
+        assert caught.value.data.items() >= {"uri": "test://shelf/x", "shelf": 3}.items()
+
+
+async def test_data_that_a_function_cannot_read_is_not_a_missing_resource():
+    server = make_server()
+
+    @server.resource("test://rows/{row}")
+    def row(row: int) -> str:
+        return msgspec.json.decode(b"1", type=str) * row
+
+    async with speaking(server, R2026_07_28) as client:
+        with pytest.raises(RemoteError, match="Internal error") as caught:
+            await client.call("resources/read", {"uri": "test://rows/1"})
+        assert caught.value.rpc_code == -32603
 
 
 async def test_listings_carry_caching_hints_in_the_stateless_era():
