@@ -14,16 +14,8 @@ import trio
 
 from benchmarks.processes import output_of
 from tests.interop.conftest import reachable
+from tests.interop.offered import ADD, GREET, HANDSHAKE, PAGES, PICTURE, STATELESS, text_of
 from tests.interop.our_server import PIXEL
-from tests.interop.test_official_clients import (
-    ADD,
-    GREET,
-    HANDSHAKE,
-    PAGES,
-    PICTURE,
-    STATELESS,
-    text_of,
-)
 
 pytestmark = pytest.mark.interop
 
@@ -102,7 +94,9 @@ async def test_it_learns_who_the_server_is_in_the_era_it_was_told(runs, request)
 
 @everywhere
 @pytest.mark.parametrize(
-    ("kind", "entry"), [("tools", ADD), ("prompts", GREET), ("resources", PICTURE)]
+    ("kind", "entry"),
+    [("tools", ADD), ("prompts", GREET), ("resources", PICTURE)],
+    ids=["tools", "prompts", "resources"],
 )
 async def test_it_lists_all_pages(runs, kind, entry):
     listed = runs[f"{kind}/list"][kind]

@@ -12,11 +12,20 @@ import attrs
 import pytest
 
 from tests.interop.conftest import reachable, run_session
+from tests.interop.offered import (
+    ADD,
+    GREET,
+    GREETING,
+    HANDSHAKE,
+    PAGES,
+    PICTURE,
+    STATELESS,
+    text_of,
+)
 from tests.interop.our_server import PERSON, PIXEL, SILENCE
 
 pytestmark = pytest.mark.interop
 
-HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 SECTIONS = (
     "opening",
     "mirroring",
@@ -98,14 +107,6 @@ async def report(request, drivers, reports):
 everywhere = pytest.mark.parametrize("report", TALKS, indirect=True, ids=str)
 
 
-def text_of(result):
-    """The text of a result that is one block of text, and no error."""
-    assert not result.get("isError")
-    (block,) = result["content"]
-    assert block["type"] == "text"
-    return block["text"]
-
-
 @pytest.mark.parametrize("report", [*TALKS, *PROBES], indirect=True, ids=str)
 async def test_the_client_learns_who_it_talks_to(report):
     seen = report["opening"]
@@ -123,55 +124,6 @@ async def test_the_client_learns_who_it_talks_to(report):
         assert seen["supported"][:2] == [STATELESS, HANDSHAKE]
     else:
         assert seen["ping"] == {}
-
-
-PAGES = {
-    "tools": [
-        ["add", "show", "count", "refuse"],
-        ["hold", "wait_for", "tell", "locate"],
-        ["speak", "ask_form", "ask_page", "ask_model"],
-        ["ask_roots", "ask_all", "touch", "grow"],
-    ],
-    "prompts": [["greet", "dialogue", "interview", "cite"], ["empty"]],
-    "resources": [["text", "pixel", "people", "watched"], ["other"]],
-    "resourceTemplates": [["person", "square", "greeting", "file"], ["search"]],
-}
-ADD = {
-    "name": "add",
-    "description": "Add two numbers.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-        "additionalProperties": False,
-    },
-    "outputSchema": {
-        "type": "object",
-        "properties": {"result": {"type": "integer"}},
-        "required": ["result"],
-    },
-}
-GREET = {
-    "name": "greet",
-    "title": "Greet",
-    "description": "Greet somebody.",
-    "arguments": [
-        {"name": "name", "description": "of whom to greet.", "required": True},
-        {"name": "tone", "description": "of the greeting.", "required": False},
-    ],
-}
-PICTURE = {
-    "name": "pixel",
-    "uri": "interop://pixel",
-    "description": "A picture that never changes.",
-    "mimeType": "image/png",
-    "size": len(PIXEL),
-}
-GREETING = {
-    "name": "greeting",
-    "uriTemplate": "interop://people/{name}/{tone}",
-    "description": "How to greet a person.",
-}
 
 
 @everywhere
