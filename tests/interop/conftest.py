@@ -1,17 +1,21 @@
-"""What the interop tests share: the peers' environment, and one session of the official client."""
+"""What the interop tests share: other people's programs, and one session of an official client."""
 
 import contextlib
 import functools
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import trio
 
+from benchmarks.node import install
 from benchmarks.peers import peer_python
+from benchmarks.processes import serving
 
 HERE = Path(__file__).resolve().parent
+SERVER = HERE / "our_server.py"
 DEADLINE = 60.0
 """Seconds for one session and what is looked at while it is open."""
 
@@ -26,15 +30,44 @@ def peer():
     return peer_python()
 
 
+@pytest.fixture(scope="session")
+def node():
+    """The Node packages of other people; installed on first use."""
+    return trio.run(install, HERE / "node")
+
+
 @pytest.fixture
 def session(peer):
-    """Run one session of the official client; inside the block it is over but still open."""
-    return functools.partial(run_session, peer)
+    """Run one session of the official Python client; inside the block it is over but open."""
+    return functools.partial(run_session, [peer, HERE / "peer_client.py"])
+
+
+@pytest.fixture(scope="session")
+def drivers(peer, node):
+    """How to run a session of each official client."""
+    return {
+        "python": [peer, HERE / "peer_client.py"],
+        "typescript": node.command("client.mjs"),
+    }
 
 
 @contextlib.asynccontextmanager
-async def run_session(peer, **task):
-    command = [str(peer), str(HERE / "peer_client.py"), json.dumps(task)]
+async def reachable(transport):
+    """What a client needs to know to reach our server over a transport."""
+    if transport == "stdio":
+        yield {"command": [sys.executable, str(SERVER), "stdio"]}
+    else:
+        async with serving([sys.executable, SERVER, "http"]) as program:
+            yield {"url": program.url}
+
+
+@contextlib.asynccontextmanager
+async def run_session(driver, **task):
+    """Run one session of an official client and give what it reports.
+
+    Inside the block the client is done but the session is still open.
+    """
+    command = [*map(str, driver), json.dumps(task)]
     async with trio.open_nursery() as nursery:
         start = functools.partial(
             trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE

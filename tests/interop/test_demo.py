@@ -22,7 +22,8 @@ SLOW = ("inventory_list_items", {"wait_seconds": 50})
 async def test_the_demo_serves_its_tools_and_a_cancelled_call_reaches_the_upstream(session, mode):
     async with serving(COMMAND) as program:
         task = {"mode": mode, "url": program.url, "calls": CALLS, "slow": SLOW}
-        async with session(plan="demo", **task) as seen:
+        async with session(sections=["demo"], **task) as report:
+            seen = report["demo"]
             assert seen["given_up"] is True
             # The session is still open, so nothing but the cancellation can have told it.
             await program.wait_for("left before the answer", within=10)
