@@ -445,13 +445,21 @@ class MCPServer(LineServing):
         self,
         transport: Transport,
         *,
+        eof_grace: float = 0.0,
         task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve one client over a transport until it closes the line.
 
         Takes the transport over. Cancelling ends every request of the client.
+
+        Args:
+            transport: the line.
+            eof_grace: seconds that running requests may go on once the client has stopped
+                sending, for lines whose two directions close apart.
+            task_status: reports the running session.
         """
-        await serve_line(self, transport, limits=self._limits(), task_status=task_status)
+        limits = self._limits(drain_on_eof=eof_grace)
+        await serve_line(self, transport, limits=limits, task_status=task_status)
 
     async def serve_stdio(self) -> None:
         """Serve the process that started this one, until it closes standard input.
@@ -462,7 +470,7 @@ class MCPServer(LineServing):
         from mcp_trio.transports.stdio_server import stdio_transport  # noqa: PLC0415 - Linux only
 
         async with stdio_transport() as transport:
-            await serve_line(self, transport, limits=self._limits(drain_on_eof=EOF_GRACE))
+            await self.serve(transport, eof_grace=EOF_GRACE)
 
     def asgi_app(
         self,

@@ -314,10 +314,10 @@ async def test_side_effects_happen_one_time(transport, revision):
         async def charge(amount):
             await trio.lowlevel.checkpoint()
             record.add(f"charged {amount}")
-            return {"receipt": amount, "lines": (1, 2)}
+            return {"receipt": amount, "stdio": (1, 2)}
 
         receipt = await ctx.once("charge", charge, 5)
-        assert receipt == {"receipt": 5, "lines": [1, 2]}
+        assert receipt == {"receipt": 5, "stdio": [1, 2]}
         await ctx.once("note", record.add, "noted")
         await ctx.elicit("Rate us", FORM, key="rate")
         assert await ctx.once("charge", charge, 5) == receipt
@@ -582,7 +582,7 @@ async def test_a_handler_that_stops_waiting_takes_its_question_back(transport, r
         assert await text_of(client, "ask") == "gave up"
 
 
-@pytest.mark.parametrize("transport", ["memory", "lines", "http"])
+@pytest.mark.parametrize("transport", ["memory", "stdio", "http"])
 async def test_a_request_over_its_time_on_the_server_ends_the_question(transport):
     server, record = make_server(request_timeout=0.2)
 
