@@ -28,7 +28,7 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 CLIENT = "io.modelcontextprotocol/clientInfo"
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-SECONDS = 10
+SECONDS = 5
 
 JSON = dict[str, Any]
 
@@ -133,6 +133,18 @@ class Peer:
         answer = await self.ask(method, params, **options)
         assert "error" in answer, answer
         return answer["error"]
+
+    async def refused(self, message: Any, id_: Any = None) -> JSON:
+        """Send bytes, or what has a JSON form, and give the error that answers it."""
+        before = len(self.answers(id_))
+        await (self.write(message) if isinstance(message, bytes) else self.say(message))
+        answer = await self.until(lambda found: _answers(found, id_), before)
+        assert "error" in answer, answer
+        return answer["error"]
+
+    async def offer(self) -> JSON:
+        """What the server says of itself: in the handshake, or when asked."""
+        return await self.result("server/discover") if self.revision.stateless else self.welcome
 
     async def call(self, tool: str, arguments: JSON | None = None, **options: Any) -> JSON:
         """Call a tool and wait for its result."""
@@ -347,7 +359,8 @@ class HTTPPeer(Peer):
             method = METHODS.get(message["method"]) if type(message["method"]) is str else None
             params = message.get("params")
             if method is not None and method.named_by and isinstance(params, dict):
-                fields["mcp-name"] = params.get(method.named_by)
+                name = params.get(method.named_by)
+                fields["mcp-name"] = name if isinstance(name, str) else None
         return fields
 
     async def write(self, data: bytes, message: Any = None) -> None:
