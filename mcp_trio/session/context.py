@@ -270,7 +270,7 @@ class Context:
         return await questions.elicit_url(self, message, url, elicitation_id, key)
 
     async def elicitation_completed(self, elicitation_id: str) -> None:
-        """Tell the client that a visit has done what it was for, where it has an id (F7)."""
+        """Tell a client that opens pages that a visit is done, where visits have ids (F7)."""
         await questions.elicitation_completed(self, elicitation_id)
 
     async def sample(

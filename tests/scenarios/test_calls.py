@@ -10,7 +10,7 @@ from mcp_trio.wire.revisions import Structured
 from tests.http.tools import make_server
 from tests.scenarios.worlds import IDS, WORLDS, world
 
-pytestmark = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+pytestmark = in_worlds(WORLDS)
 
 
 async def test_listing_and_calling(transport, revision):
