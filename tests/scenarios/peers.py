@@ -148,11 +148,15 @@ class Peer:
 
     async def call(self, tool: str, arguments: JSON | None = None, **options: Any) -> JSON:
         """Call a tool and wait for its result."""
-        return await self.result("tools/call", {"name": tool, "arguments": arguments or {}}, **options)
+        return await self.result(
+            "tools/call", {"name": tool, "arguments": arguments or {}}, **options
+        )
 
     async def start_call(self, tool: str, arguments: JSON | None = None, **options: Any) -> Any:
         """Call a tool and give the id of the call."""
-        return await self.start("tools/call", {"name": tool, "arguments": arguments or {}}, **options)
+        return await self.start(
+            "tools/call", {"name": tool, "arguments": arguments or {}}, **options
+        )
 
     async def tell(self, method: str, params: JSON | None = None) -> None:
         """Send a notification."""

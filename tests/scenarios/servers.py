@@ -79,4 +79,3 @@ def uses(revision: Revision) -> dict[str, dict[str, Any]]:
             "resources/unsubscribe": {"uri": "test://note"},
         }
     return {**common, **own}
-

@@ -8,11 +8,13 @@ import trio
 from mcp_trio import Context, RemoteError, RequestTimeoutError, ToolError
 from mcp_trio.wire.revisions import Structured
 from tests.http.tools import make_server
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds, shows
+from tests.scenarios.worlds import WORLDS, world
 
 pytestmark = in_worlds(WORLDS)
 
 
+@shows("D5")
 async def test_listing_and_calling(transport, revision):
     server, _ = make_server(page_size=2)
     async with world(server, transport, revision) as client:

@@ -21,7 +21,9 @@ async def test_a_line_is_a_message(transport, revision):
         await peer.call("report", meta={"progressToken": 1})
         await peer.call("fail")
         # Neither empty lines nor carriage returns are part of a message.
-        await peer.write(b"\r\n\n" + json.dumps(peer.request("tools/list", id_="cr")).encode() + b"\r")
+        await peer.write(
+            b"\r\n\n" + json.dumps(peer.request("tools/list", id_="cr")).encode() + b"\r"
+        )
         await peer.answer("cr")
         lines = peer.received.split(b"\n")
         assert lines.pop() == b""
