@@ -18,8 +18,8 @@ from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
 from mcp_trio.session.questions import SamplingOptions
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
-from mcp_trio.wire.converter import from_wire
-from mcp_trio.wire.notices import LOG_LEVELS
+from mcp_trio.wire.converter import from_wire, to_wire
+from mcp_trio.wire.notices import LOG_LEVELS, ProgressParams
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
 
@@ -160,21 +160,20 @@ class Context:
     ) -> None:
         """Tell the client how far the work has come.
 
-        Does nothing when the client did not ask. A value that is not greater than the
-        last one is dropped, because the protocol demands growth (P1).
+        Does nothing when the client did not ask, nor once the request is over. A value that
+        is not greater than the last one is dropped, because the protocol demands growth (P1).
 
         Raises:
             trio.Cancelled: the request is over.
         """
         # Always: a handler that does nothing but report can be cancelled, whoever listens.
         await trio.lowlevel.checkpoint()
-        if self.progress_token is None or not self._grows(value):
+        if self.progress_token is None or self.asking.over or not self._grows(value):
             return
-        params: JSONObject = {"progressToken": self.progress_token, "progress": value}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
+        told = ProgressParams(
+            progress_token=self.progress_token, progress=value, total=total, message=message
+        )
+        params = to_wire(told, self.revision)
         await self.exchange.notify("notifications/progress", params)
 
     def _grows(self, value: float) -> bool:
@@ -329,6 +328,8 @@ class Context:
     async def log(self, level: str, data: object, *, logger: str | None = None) -> None:
         """Send a line to the client's log, if it asked for that level (G1).
 
+        Does nothing once the request is over.
+
         Args:
             level: one of the eight syslog levels, `debug` to `emergency`.
             data: any JSON value. Never put secrets in it.
@@ -340,7 +341,7 @@ class Context:
         severity = LOG_LEVELS.index(level)
         wanted = self.log_level()
         await trio.lowlevel.checkpoint()
-        if wanted is None or severity < LOG_LEVELS.index(wanted):
+        if wanted is None or self.asking.over or severity < LOG_LEVELS.index(wanted):
             return
         params: JSONObject = {"level": level, "data": data}
         if logger is not None:

@@ -79,3 +79,12 @@ def uses(revision: Revision) -> dict[str, dict[str, Any]]:
             "resources/unsubscribe": {"uri": "test://note"},
         }
     return {**common, **own}
+
+
+async def listen(peer: Any, **wanted: Any) -> Any:
+    """Have a client hear of changes; gives the id of its subscription, where there are any."""
+    if not peer.revision.stateless:
+        return None
+    id_ = await peer.start("subscriptions/listen", {"notifications": wanted})
+    await peer.note("notifications/subscriptions/acknowledged")
+    return id_
