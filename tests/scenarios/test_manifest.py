@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.manifest import RULES
 
 
-def tests_of_this_folder():
+def each_test():
     """Each test of each module, with the marks of both."""
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         module = importlib.import_module(f"tests.scenarios.{path.stem}")
@@ -31,7 +31,7 @@ def worlds_of_test(marks):
 def shown():
     """Each rule that a test names, and the worlds of these tests."""
     found = {}
-    for _, marks in tests_of_this_folder():
+    for _, marks in each_test():
         for mark in marks:
             if mark.name == "scenario":
                 for rule in mark.args:
@@ -53,7 +53,7 @@ def test_no_test_shows_a_rule_that_does_not_exist():
 
 
 def test_a_test_that_shows_a_rule_says_in_which_worlds_and_uses_them():
-    for test, marks in tests_of_this_folder():
+    for test, marks in each_test():
         if any(mark.name == "scenario" for mark in marks):
             assert worlds_of_test(marks), test.__name__
             assert {"transport", "revision"} <= inspect.signature(test).parameters.keys()

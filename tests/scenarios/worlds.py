@@ -22,7 +22,6 @@ WORLDS = [
     for revision in REVISIONS
     if not (transport == "sse" and revision.stateless)  # the transport of handshake clients
 ]
-IDS = [f"{transport}-{revision}" for transport, revision in WORLDS]
 
 
 @contextlib.asynccontextmanager
