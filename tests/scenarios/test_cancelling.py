@@ -40,6 +40,23 @@ async def test_a_request_that_is_taken_back_stops_and_is_not_answered(transport,
         await peer.result("tools/list")
 
 
+@scenario("X7")
+async def test_equal_ids_of_two_clients_are_two_requests(transport, revision):
+    server, record = make_server()
+    async with house(server, transport) as place:
+        one, two = await place.connect(revision), await place.connect(revision)
+        await one.start_call("wait", {"label": "one"}, id_=7)
+        await two.start_call("wait", {"label": "two"}, id_=7)
+        await trio.testing.wait_all_tasks_blocked()
+        await one.cancel(7)
+        await trio.testing.wait_all_tasks_blocked()
+        assert "one over" in record.events
+        assert "two over" not in record.events
+        record.release.set()
+        assert (await two.answer(7))["result"]["content"][0]["text"] == "two"
+        assert one.answers(7) == []
+
+
 @scenario("C1")
 async def test_a_client_takes_back_its_own_requests_only(transport, revision):
     server, record = make_server()

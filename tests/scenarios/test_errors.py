@@ -3,7 +3,6 @@
 import re
 
 from mcp_trio import MCPServer
-from tests.http.tools import make_server
 from tests.messages import initialize
 from tests.scenarios.manifest import scenario
 from tests.scenarios.peers import CAPABILITIES, CLIENT, VERSION, peer_of
@@ -193,14 +192,3 @@ async def test_who_answers_stands_in_meta_and_who_asks_may_be_unsaid(transport, 
             }
         del peer.meta[CLIENT]
         assert await peer.result("server/discover")
-
-
-@scenario("X7")
-async def test_ids_of_one_client_are_no_concern_of_another(transport, revision):
-    server, record = make_server()
-    async with peer_of(server, transport, revision) as peer:
-        await peer.start_call("wait", id_=1)
-        async with peer_of(server, transport, revision) as other:
-            assert (await other.call("add", {"a": 1, "b": 2}, id_=1))["content"][0]["text"] == "3"
-        record.release.set()
-        assert (await peer.answer(1))["result"]["content"][0]["text"] == "wait"

@@ -9,7 +9,7 @@ import trio.testing
 from mcp_trio.json_schema import SchemaError
 from tests.http.tools import make_server
 from tests.scenarios.manifest import scenario
-from tests.scenarios.peers import VERSION, house, peer_of
+from tests.scenarios.peers import VERSION, peer_of
 from tests.scenarios.servers import full_server
 
 EVIL = {"origin": "https://evil.example"}
@@ -281,21 +281,3 @@ async def test_a_refusal_keeps_its_status_because_no_stream_has_begun(transport,
         listen = await peer.start("subscriptions/listen", LISTEN)
         await peer.post(listen).event(0)
         assert peer.post(listen).is_stream
-
-
-@scenario("X7")
-async def test_equal_ids_of_two_clients_are_two_requests(transport, revision):
-    server, record = make_server()
-    async with house(server, transport) as place:
-        one, two = await place.connect(revision), await place.connect(revision)
-        await one.start_call("wait", {"label": "one"}, id_=7)
-        await two.start_call("wait", {"label": "two"}, id_=7)
-        await trio.testing.wait_all_tasks_blocked()
-        await one.cancel(7)
-        await trio.testing.wait_all_tasks_blocked()
-        assert record.events.count("one over") == 1
-        assert "two over" not in record.events
-        record.release.set()
-        answer = await two.answer(7)
-        assert answer["result"]["content"][0]["text"] == "two"
-        assert one.answers(7) == []
