@@ -40,14 +40,19 @@ def check_form(capabilities: JSONObject, revision: Revision) -> None:
         raise missing("it shows no forms", {"elicitation": {"form": {}}})
 
 
+def opens_pages(capabilities: JSONObject, revision: Revision) -> bool:
+    """Tell whether the client opens pages and hears of them."""
+    declared = _declared(capabilities, "elicitation")
+    return declared is not None and "url" in declared and pages_exist(revision)
+
+
 def check_page(capabilities: JSONObject, revision: Revision) -> None:
     """See whether the user can be sent to a page.
 
     Raises:
         MissingCapabilityError: not this client, or not in this revision.
     """
-    declared = _declared(capabilities, "elicitation")
-    if declared is None or "url" not in declared or not pages_exist(revision):
+    if not opens_pages(capabilities, revision):
         raise missing("it opens no pages", {"elicitation": {"url": {}}})
 
 

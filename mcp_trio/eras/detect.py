@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from mcp_trio.eras.admission import meta_of
 from mcp_trio.framing import headers as names
 from mcp_trio.jsonrpc.messages import Message, Request
-from mcp_trio.wire.meta import PROTOCOL_VERSION
+from mcp_trio.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from mcp_trio.wire.revisions import BY_DATE
 
 
@@ -24,9 +24,16 @@ class Kind(enum.Enum):
     UNKNOWN_VERSION = "refuse it: the version header names no revision"
 
 
+_PER_REQUEST = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO})
+
+
 def is_stateless(request: Request) -> bool:
-    """Tell whether a request carries the per-request fields of the stateless era."""
-    return PROTOCOL_VERSION in meta_of(request)
+    """Tell whether a request carries any of the per-request fields of the stateless era.
+
+    One of them is enough: a client that forgot the version is told so (B10), and not that
+    it has to shake hands first.
+    """
+    return not _PER_REQUEST.isdisjoint(meta_of(request))
 
 
 def detect_http(message: Message, headers: Mapping[str, str]) -> Kind:

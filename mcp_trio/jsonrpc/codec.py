@@ -130,7 +130,9 @@ def _read_call(message: JSONObject, id_: RequestId | None) -> Single:
     if "result" in message or "error" in message:
         return _fault(INVALID_REQUEST, "Invalid request: both a call and an answer", id_)
     if not isinstance(message.get("params", {}), dict):
-        return _fault(INVALID_REQUEST, 'Invalid request: "params" must be an object', id_)
+        reason = 'Invalid request: "params" must be an object'
+        # A notification is never answered, whatever is wrong with it (B4).
+        return _fault(INVALID_REQUEST, reason, id_) if "id" in message else Malformed(reason, None)
     arguments = cast("JSONObject | None", params)
     if id_ is not None:
         return Request(id_, method, arguments)

@@ -174,7 +174,7 @@ class FunctionTool:
 
     def _as_result(self, value: object) -> CallToolResult:
         if isinstance(value, CallToolResult):
-            return value
+            return _told(value)
         content = _as_content(value)
         if content is not None:
             return CallToolResult(content=content)
@@ -268,6 +268,17 @@ def function_tool(
         threads=threads,
         authorize=options.get("authorize"),
     )
+
+
+def _told(result: CallToolResult) -> CallToolResult:
+    """Say a result that is only structured in text as well: not every model sees the rest (T4)."""
+    if result.content or result.structured_content is ABSENT:
+        return result
+    try:
+        text = codec.encode_value(result.structured_content).decode()
+    except codec.EncodeError as error:
+        raise ToolError(f"The result {error}") from error
+    return attrs.evolve(result, content=[TextContent(text=text)])
 
 
 def _as_content(value: object) -> list[ContentBlock] | None:

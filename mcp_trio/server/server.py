@@ -333,6 +333,7 @@ class MCPServer(Offers, LineServing):
         transport: Transport,
         *,
         principal: Principal | None = None,
+        eof_grace: float = 0.0,
         task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve one client over a transport until it closes the line.
@@ -342,12 +343,14 @@ class MCPServer(Offers, LineServing):
         Args:
             transport: the line.
             principal: who the client is, if whoever made the line knows.
+            eof_grace: seconds that running requests may go on once the client has stopped
+                sending, for lines whose two directions close apart.
             task_status: reports the running session.
         """
         await serve_line(
             self,
             transport,
-            limits=self._limits(),
+            limits=self._limits(drain_on_eof=eof_grace),
             principal=principal,
             task_status=task_status,
         )
@@ -361,7 +364,7 @@ class MCPServer(Offers, LineServing):
         from mcp_trio.transports.stdio_server import stdio_transport  # noqa: PLC0415 - Linux only
 
         async with stdio_transport() as transport:
-            await serve_line(self, transport, limits=self._limits(drain_on_eof=EOF_GRACE))
+            await self.serve(transport, eof_grace=EOF_GRACE)
 
     def asgi_app(
         self,

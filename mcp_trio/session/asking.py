@@ -92,6 +92,11 @@ class Asking:
             done.set()
         return value
 
+    @property
+    def over(self) -> bool:
+        """True once the handler has ended, whatever tasks it may have left elsewhere."""
+        return self._over
+
     def close(self) -> None:
         """Say that the request is over: questions that still wait are given up. Idempotent."""
         self._over = True

@@ -169,15 +169,15 @@ class Context:
     ) -> None:
         """Tell the client how far the work has come.
 
-        Does nothing when the client did not ask. A value that is not greater than the
-        last one is dropped, because the protocol demands growth (P1).
+        Does nothing when the client did not ask, nor once the request is over. A value that
+        is not greater than the last one is dropped, because the protocol demands growth (P1).
 
         Raises:
             trio.Cancelled: the request is over.
         """
         # Always: a handler that does nothing but report can be cancelled, whoever listens.
         await trio.lowlevel.checkpoint()
-        if self.progress_token is None or not self._grows(value):
+        if self.progress_token is None or self.asking.over or not self._grows(value):
             return
         told = ProgressParams(
             progress_token=self.progress_token, progress=value, total=total, message=message
@@ -294,7 +294,7 @@ class Context:
         return await questions.require_url(self, message, url, elicitation_id, key)
 
     async def elicitation_completed(self, elicitation_id: str) -> None:
-        """Tell the client that a visit has done what it was for, where it has an id (F7)."""
+        """Tell a client that opens pages that a visit is done, where visits have ids (F7)."""
         await questions.elicitation_completed(self, elicitation_id)
 
     async def sample(
@@ -353,6 +353,8 @@ class Context:
     async def log(self, level: str, data: object, *, logger: str | None = None) -> None:
         """Send a line to the client's log, if it asked for that level (G1).
 
+        Does nothing once the request is over.
+
         Args:
             level: one of the eight syslog levels, `debug` to `emergency`.
             data: any JSON value. Never put secrets in it.
@@ -366,7 +368,7 @@ class Context:
         severity = LOG_LEVELS.index(level)
         wanted = self.log_level()
         await trio.lowlevel.checkpoint()
-        if wanted is None or severity < LOG_LEVELS.index(wanted):
+        if wanted is None or self.asking.over or severity < LOG_LEVELS.index(wanted):
             return
         params: JSONObject = {"level": level, "data": data}
         if logger is not None:

@@ -11,7 +11,13 @@ from collections.abc import Iterable
 from typing import Literal, Protocol, TypedDict, TypeVar, cast
 from urllib.parse import urlsplit
 
-from mcp_trio.eras.asking import check_form, check_page, check_roots, check_sampling
+from mcp_trio.eras.asking import (
+    check_form,
+    check_page,
+    check_roots,
+    check_sampling,
+    opens_pages,
+)
 from mcp_trio.eras.forms import form_on_wire
 from mcp_trio.eras.rounds import MAX_KEY, Ask
 from mcp_trio.errors import InvalidParamsError, URLRequiredError
@@ -158,7 +164,7 @@ async def require_url(
 
 async def elicitation_completed(asker: Asker, elicitation_id: str) -> None:
     """See `Context.elicitation_completed`."""
-    if pages_have_ids(asker.revision):
+    if pages_have_ids(asker.revision) and opens_pages(asker.capabilities, asker.revision):
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
         await asker.exchange.notify(
             "notifications/elicitation/complete", to_wire(params, asker.revision)

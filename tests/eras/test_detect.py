@@ -64,10 +64,13 @@ def test_a_header_that_names_no_revision_is_refused(version: str) -> None:
         ({"_meta": ["io.modelcontextprotocol/protocolVersion"]}, False),
         ({"_meta": {"io.modelcontextprotocol/protocolVersion": "anything"}}, True),
         ({"_meta": {"io.modelcontextprotocol/protocolVersion": None}}, True),
+        ({"_meta": {"io.modelcontextprotocol/clientCapabilities": {}}}, True),
+        ({"_meta": {"io.modelcontextprotocol/clientInfo": {}}}, True),
+        ({"_meta": {"io.modelcontextprotocol/related-task": {}}}, False),
     ],
     ids=str,
 )
-def test_only_a_version_in_meta_makes_a_request_stateless(
+def test_only_what_each_request_must_say_makes_a_request_stateless(
     params: dict[str, object] | None, stateless: bool
 ) -> None:
     assert is_stateless(Request(1, "tools/list", params)) is stateless

@@ -77,6 +77,49 @@ class Response:
         return self.events()[-1] if self.is_stream else self.json()
 
 
+class Socket:
+    """The client's end of one WebSocket."""
+
+    def __init__(self) -> None:
+        self.answered = trio.Event()
+        self.accepted = False
+        self.status: int | None = None
+        """The HTTP status of a handshake that was turned down."""
+        self.farewell: dict[str, Any] | None = None
+        """The server's closing frame."""
+        self._out, self._in = trio.open_memory_channel[dict[str, Any]](100)
+        self._out.send_nowait({"type": "websocket.connect"})
+        self._texts_in, self._texts = trio.open_memory_channel[str](1000)
+
+    async def say(self, text: str) -> None:
+        await self._out.send({"type": "websocket.receive", "text": text})
+
+    def leave(self) -> None:
+        self._out.send_nowait({"type": "websocket.disconnect", "code": 1006})
+        self._texts_in.close()
+
+    def texts(self) -> trio.MemoryReceiveChannel[str]:
+        """Every text frame of the server, until it closes."""
+        return self._texts
+
+    async def receive(self) -> dict[str, Any]:
+        return await self._in.receive()
+
+    async def send(self, event: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        match event["type"]:
+            case "websocket.accept":
+                self.accepted = True
+            case "websocket.send":
+                await self._texts_in.send(event["text"])
+            case "websocket.http.response.start":
+                self.status = event["status"]
+            case "websocket.close":
+                self.farewell = event
+                self._texts_in.close()
+        self.answered.set()
+
+
 class Client:
     """Sends requests to an application."""
 
@@ -176,6 +219,26 @@ class Client:
 
         self.nursery.start_soon(run)
         return response
+
+    async def websocket(self, **headers: str | None) -> Socket:
+        """Open a WebSocket; `accepted` says whether it was."""
+        socket = Socket()
+        fields = {"host": BASE["host"], **headers}
+        scope = {
+            "type": "websocket",
+            "path": "/mcp",
+            "root_path": self.root_path,
+            "headers": [
+                (name.encode("latin-1"), value.encode("latin-1"))
+                for name, value in fields.items()
+                if value is not None
+            ],
+            "subprotocols": [],
+            "extensions": {"websocket.http.response": {}},
+        }
+        self.nursery.start_soon(self.app, scope, socket.receive, socket.send)
+        await socket.answered.wait()
+        return socket
 
     async def request(self, method: str, **options: Any) -> Response:
         """Send a request and wait for the whole response."""

@@ -28,6 +28,12 @@ class Record:
             while self.events != list(events):
                 await self._added.park()
 
+    async def until_last(self, event: str) -> None:
+        """Wait until this is the latest thing that happened."""
+        with trio.fail_after(10):
+            while self.events[-1:] != [event]:
+                await self._added.park()
+
 
 def make_server(**options) -> tuple[MCPServer, Record]:
     server = MCPServer("test", version="1", options=ServerOptions(**options))

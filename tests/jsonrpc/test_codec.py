@@ -377,3 +377,15 @@ def test_no_bytes_raise(data: bytes) -> None:
 @given(objects | st.lists(json_values, max_size=3))
 def test_no_json_raises(value: object) -> None:
     decode(codec.encode_value(value))
+
+
+@pytest.mark.parametrize("params", ["[1]", "null", "7", '"x"'])
+def test_a_notification_is_never_answered_whatever_is_wrong_with_it(params: str) -> None:
+    call = f'"jsonrpc":"2.0","method":"m","params":{params}'
+    note = decode(f"{{{call}}}".encode())
+    assert isinstance(note, Malformed)
+    assert note.answer is None
+    request = decode(f'{{{call},"id":1}}'.encode())
+    assert isinstance(request, Malformed)
+    assert request.answer is not None
+    assert (request.answer.id, request.answer.code) == (1, -32600)

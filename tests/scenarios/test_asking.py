@@ -45,17 +45,14 @@ from mcp_trio.wire.sampling import (
     ToolUseContent,
 )
 from tests.http.tools import Record
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds, shows
+from tests.scenarios.worlds import WORLDS, world
 
-everywhere = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+everywhere = in_worlds(WORLDS)
 _FORMS = [w for w in WORLDS if forms_exist(w[1])]
-with_forms = pytest.mark.parametrize(
-    ("transport", "revision"), _FORMS, ids=[f"{t}-{r}" for t, r in _FORMS]
-)
+with_forms = in_worlds(_FORMS)
 _PAGES = [w for w in WORLDS if pages_exist(w[1])]
-with_pages = pytest.mark.parametrize(
-    ("transport", "revision"), _PAGES, ids=[f"{t}-{r}" for t, r in _PAGES]
-)
+with_pages = in_worlds(_PAGES)
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 
@@ -98,6 +95,7 @@ async def text_of(client: MCPClient, name: str, **arguments: Any) -> str:
 
 
 @with_forms
+@shows("X1", "F4")
 async def test_a_form_is_filled_in_and_typed(transport, revision):
     server, record = make_server()
 
@@ -140,6 +138,7 @@ async def test_a_form_is_filled_in_and_typed(transport, revision):
 
 
 @everywhere
+@shows("X1", "F1")
 async def test_the_model_is_asked(transport, revision):
     server, _ = make_server()
 
@@ -202,6 +201,7 @@ async def test_the_roots_are_asked_for(transport, revision):
 
 
 @with_pages
+@shows("F7")
 async def test_a_page_is_visited(transport, revision):
     server, _ = make_server()
 
@@ -314,10 +314,10 @@ async def test_side_effects_happen_one_time(transport, revision):
         async def charge(amount):
             await trio.lowlevel.checkpoint()
             record.add(f"charged {amount}")
-            return {"receipt": amount, "lines": (1, 2)}
+            return {"receipt": amount, "stdio": (1, 2)}
 
         receipt = await ctx.once("charge", charge, 5)
-        assert receipt == {"receipt": 5, "lines": [1, 2]}
+        assert receipt == {"receipt": 5, "stdio": [1, 2]}
         await ctx.once("note", record.add, "noted")
         await ctx.elicit("Rate us", FORM, key="rate")
         assert await ctx.once("charge", charge, 5) == receipt
@@ -334,6 +334,7 @@ async def test_side_effects_happen_one_time(transport, revision):
 
 
 @everywhere
+@shows("F1", "R3", "LC3")
 async def test_nothing_is_asked_that_was_not_declared(transport, revision):
     server, _ = make_server()
     refused = {}
@@ -582,7 +583,7 @@ async def test_a_handler_that_stops_waiting_takes_its_question_back(transport, r
         assert await text_of(client, "ask") == "gave up"
 
 
-@pytest.mark.parametrize("transport", ["memory", "lines", "http"])
+@pytest.mark.parametrize("transport", ["memory", "stdio", "http"])
 async def test_a_request_over_its_time_on_the_server_ends_the_question(transport):
     server, record = make_server(request_timeout=0.2)
 

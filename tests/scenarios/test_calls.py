@@ -8,11 +8,13 @@ import trio
 from mcp_trio import Context, RemoteError, RequestTimeoutError, ToolError
 from mcp_trio.wire.revisions import Structured
 from tests.http.tools import make_server
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds, shows
+from tests.scenarios.worlds import WORLDS, world
 
-pytestmark = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+pytestmark = in_worlds(WORLDS)
 
 
+@shows("D5")
 async def test_listing_and_calling(transport, revision):
     server, _ = make_server(page_size=2)
     async with world(server, transport, revision) as client:
@@ -27,6 +29,7 @@ async def test_listing_and_calling(transport, revision):
         await client.ping()
 
 
+@shows("P1")
 async def test_progress_comes_in_order_and_before_the_result(transport, revision):
     server, _ = make_server()
     seen = []
@@ -60,6 +63,7 @@ async def test_a_call_that_lets_its_client_go_is_answered_all_the_same(transport
         assert seen == [1, 2]
 
 
+@shows("T7", "K1")
 async def test_faults_of_tools_and_faults_of_the_protocol(transport, revision):
     server, _ = make_server()
 
@@ -88,6 +92,7 @@ async def test_faults_of_tools_and_faults_of_the_protocol(transport, revision):
         assert caught.value.rpc_code == -32602
 
 
+@shows("C1")
 async def test_leaving_a_call_ends_it_on_the_server(transport, revision):
     server, record = make_server()
     async with world(server, transport, revision) as client:
@@ -117,6 +122,7 @@ async def test_leaving_the_block_ends_everything(transport, revision):
     assert record.events == ["wait started", "wait over"]
 
 
+@shows("LC5")
 async def test_the_server_ends_a_call_over_its_time(transport, revision):
     server, record = make_server(request_timeout=0.05)
     async with world(server, transport, revision) as client:
@@ -126,6 +132,7 @@ async def test_the_server_ends_a_call_over_its_time(transport, revision):
         assert record.events == ["wait started", "wait over"]
 
 
+@shows("T9")
 async def test_a_change_of_the_list_is_heard(transport, revision):
     server, _ = make_server()
     async with world(server, transport, revision) as client, client.listen() as changes:

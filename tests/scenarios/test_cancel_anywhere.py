@@ -90,7 +90,7 @@ def make():
 
 
 @REVISIONS
-@pytest.mark.parametrize(("transport", "stride"), [("memory", 1), ("lines", 7), ("http", 17)])
+@pytest.mark.parametrize(("transport", "stride"), [("memory", 1), ("stdio", 7), ("http", 17)])
 @pytest.mark.usefixtures("quiet")
 async def test_a_connection_with_all_that_goes_on_in_it(
     transport, stride, revision, books_are_closed
@@ -108,7 +108,7 @@ async def test_a_connection_with_all_that_goes_on_in_it(
 
 
 @REVISIONS
-@pytest.mark.parametrize("transport", ["memory", "lines", "http"])
+@pytest.mark.parametrize("transport", ["memory", "stdio", "http"])
 @pytest.mark.usefixtures("quiet")
 async def test_a_call_after_which_the_connection_is_as_good_as_before(transport, revision):
     async with world(make(), transport, revision) as client:

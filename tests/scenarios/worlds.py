@@ -10,18 +10,18 @@ import trio
 import trio.testing
 
 from mcp_trio import ClientOptions, MCPClient
+from mcp_trio.server.server import EOF_GRACE
 from mcp_trio.transports.http_sse import HTTPSSETransport
 from mcp_trio.transports.lines import LineTransport
 from mcp_trio.wire import REVISIONS
 
-TRANSPORTS = ("memory", "lines", "http", "websocket", "unix", "sse")
+TRANSPORTS = ("memory", "stdio", "http", "websocket", "unix", "sse")
 WORLDS = [
     (transport, revision)
     for transport in TRANSPORTS
     for revision in REVISIONS
     if not (transport == "sse" and revision.stateless)  # the transport of handshake clients
 ]
-IDS = [f"{transport}-{revision}" for transport, revision in WORLDS]
 
 
 @contextlib.asynccontextmanager
@@ -32,7 +32,7 @@ async def world(server, transport, revision, callbacks=None):
         match transport:
             case "memory":
                 target = server
-            case "lines":
+            case "stdio":
                 left_out, right_in = trio.testing.lockstep_stream_one_way_pair()
                 right_out, left_in = trio.testing.lockstep_stream_one_way_pair()
                 target = LineTransport(left_in, left_out)
@@ -54,4 +54,5 @@ async def world(server, transport, revision, callbacks=None):
 
 
 async def _serve(server, transport, *, task_status):
-    await server.serve(transport, task_status=task_status)
+    # What `serve_stdio` does once it has taken the standard streams over.
+    await server.serve(transport, eof_grace=EOF_GRACE, task_status=task_status)

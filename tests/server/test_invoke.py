@@ -261,6 +261,15 @@ async def test_a_result_made_by_hand_passes_as_it_is() -> None:
     assert await call(giving(made)) is made
 
 
+async def test_a_result_made_by_hand_that_is_only_structured_is_said_in_text_too() -> None:
+    made = CallToolResult(structured_content={"x": [1, None]})
+    assert await call(giving(made)) == attrs.evolve(
+        made, content=[TextContent(text='{"x":[1,null]}')]
+    )
+    nan = CallToolResult(structured_content={"x": math.nan})
+    assert "NaN or an infinity" in await failure_of(giving(nan))
+
+
 async def test_a_result_made_by_hand_owes_the_structure_its_annotation_promises() -> None:
     fitting = CallToolResult(content=[IMAGE], structured_content={"x": 1, "y": 2})
     assert await call(giving(fitting, Point)) is fitting
