@@ -6,9 +6,12 @@ import contextlib
 import json
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
+from mcp_trio import ClientOptions, MCPClient, MCPServer
+from mcp_trio.wire import REVISIONS, Revision
 from tests.http import asgi
 from tests.http.asgi import META
 from tests.http.test_legacy_sse import open_old
@@ -22,6 +25,16 @@ SESSIONS = ("lines", "websocket", "sse", "http")
 CHANNELS = (*SESSIONS, "stateless")
 """And the stateless era over HTTP, where every POST stands alone."""
 CANCELLED = "notifications/cancelled"
+
+
+each_session = pytest.mark.parametrize("channel", SESSIONS)
+each_channel = pytest.mark.parametrize("channel", CHANNELS)
+each_revision = pytest.mark.parametrize("revision", REVISIONS, ids=str)
+
+
+def connected(server: MCPServer, revision: Revision = REVISIONS[0]) -> MCPClient:
+    """A client in memory that speaks one revision."""
+    return MCPClient(server, options=ClientOptions(revisions=(revision,)))
 
 
 class Speaker:

@@ -1,10 +1,9 @@
-"""Values on their way through: numbers, text, schemas, resources, and what must not get out."""
+"""Values on their way through: numbers, text, schemas, and arguments mirrored in headers."""
 
 import dataclasses
 import datetime as dt
 import enum
 import json
-import logging
 import math
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
@@ -13,21 +12,11 @@ import jsonschema
 import msgspec
 import pytest
 
-from mcp_trio import ClientOptions, MCPClient, MCPServer, RemoteError
-from mcp_trio.engine.subscriptions import Mailbox, Notice
-from mcp_trio.wire import REVISIONS, CallToolResult, TextContent
-from mcp_trio.wire.notices import SubscriptionFilter
-from tests.cases.speakers import CHANNELS, speaking, text_of
+from mcp_trio import Context, MCPServer, RemoteError
+from mcp_trio.wire import CallToolResult, TextContent
+from tests.cases.speakers import connected, each_channel, each_revision, speaking, text_of
 from tests.http.asgi import serving
 from tests.http.tools import make_server
-
-each_channel = pytest.mark.parametrize("channel", CHANNELS)
-each_revision = pytest.mark.parametrize("revision", REVISIONS, ids=str)
-
-
-def connected(server, revision=REVISIONS[0]):
-    return MCPClient(server, options=ClientOptions(revisions=(revision,)))
-
 
 # -- numbers ------------------------------------------------------------------------------
 
@@ -127,6 +116,45 @@ async def test_null_inside_objects_is_no_error(channel):
         if channel != "sse":
             expected = {"a": [{"value": None}], "b": None, "c": [None]}
             assert answer["result"]["structuredContent"] == expected
+
+
+@each_channel
+async def test_a_notice_with_what_is_no_number_is_refused_to_the_handler(channel):
+    server, _ = make_server()
+
+    @server.tool
+    async def misreport(ctx: Context) -> list[str]:
+        refused = []
+        for value in BAD:
+            for tell in (
+                lambda value=value: ctx.progress(value),
+                lambda value=value: ctx.progress(1, value),
+                lambda value=value: ctx.log("emergency", {"deep": [value]}),
+            ):
+                try:
+                    await tell()
+                except ValueError:
+                    refused.append("refused")
+        return refused
+
+    async with speaking(server, channel) as speaker:
+        call = speaker.call(1, "misreport")
+        meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
+        call["params"]["_meta"] = {**call["params"].get("_meta", {}), **meta}
+        answer = await speaker.ask(call)
+        assert json.loads(text_of(answer)).count("refused") >= 6
+        await speaker.works()
+
+
+@each_revision
+async def test_a_resource_with_what_is_no_number_is_an_error(revision):
+    server = MCPServer("s")
+    server.add_resource("test://bad", lambda: {"value": [math.nan]}, name="bad")
+
+    async with connected(server, revision) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.call("resources/read", {"uri": "test://bad"})
+        assert caught.value.rpc_code == -32603
 
 
 class Whole(enum.IntEnum):
@@ -394,200 +422,6 @@ async def test_every_reference_of_a_listed_schema_leads_somewhere(annotation, va
         jsonschema.Draft202012Validator(tool["outputSchema"]).validate(result["structuredContent"])
         bad = await client.call_tool("same", {"given": 5})
         assert bad.is_error
-
-
-# -- resources ----------------------------------------------------------------------------
-
-
-def filed():
-    """A server whose resources give back the name they were asked by."""
-    server = MCPServer("s")
-
-    @server.resource("file:///{name}")
-    async def by_name(name: str) -> str:
-        return name
-
-    @server.resource("deep:///{+path}")
-    async def by_path(path: str) -> str:
-        return path
-
-    @server.resource("find:///x{?q}")
-    async def by_query(q: str = "nothing") -> str:
-        return q
-
-    @server.resource("note:///café/{name}")
-    async def in_french(name: str) -> str:
-        return name
-
-    @server.resource("note:///crème brûlée")
-    async def dessert() -> str:
-        return "sweet"
-
-    return server
-
-
-async def read(client, uri):
-    return (await client.call("resources/read", {"uri": uri}))["contents"][0]["text"]
-
-
-@each_revision
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "file:///..%2Fetc",
-        "file:///%2e%2e",
-        "file:///%2E%2e%2Fetc%2Fpasswd",
-        "file:///..",
-        "file:///a%2Fb",
-        "file:///a%5c..%5cb",
-        "file:///%00",
-        "file:///a%00.txt",
-        "file:///%FF",
-        "file:///%C0%AE%C0%AE",
-        "file:///%E0%80%AE",
-        "deep:///a/../b",
-        "deep:///a/%2e%2e/b",
-        "deep:///a%2F..%2Fb",
-        "deep:///%2e%2e%5cb",
-        "deep:///a/%00",
-        "deep:///%c3",
-        "find:///x?q=%00",
-        "find:///x?q=%ff",
-    ],
-)
-async def test_no_spelling_of_a_uri_climbs_out_or_hides_a_byte(revision, uri):
-    async with connected(filed(), revision) as client:
-        with pytest.raises(RemoteError) as caught:
-            await read(client, uri)
-        assert caught.value.rpc_code == (-32602 if revision.stateless else -32002)
-
-
-@each_revision
-@pytest.mark.parametrize(
-    ("uri", "text"),
-    [
-        ("file:///é", "é"),
-        ("file:///%C3%A9", "é"),
-        ("file:///%c3%a9", "é"),
-        ("file:///e%CC%81", "e\u0301"),
-        ("file:///%41%2Db", "A-b"),
-        ("file:///a%20b", "a b"),
-        ("file:///a b", "a b"),
-        ("file:///100%25", "100%"),
-        ("file:///%252e%252e", "%2e%2e"),
-        ("file:///\U0001f600", "\U0001f600"),
-        ("file:///...", "..."),
-        ("deep:///a/b%20c/é", "a/b c/é"),
-        ("find:///x?q=%C3%A9", "é"),
-        ("find:///x?q=é", "é"),
-        ("find:///x", "nothing"),
-        ("note:///café/1", "1"),
-        ("note:///caf%C3%A9/1", "1"),
-        ("note:///caf%c3%a9/1", "1"),
-        ("note:///c%61fé/1", "1"),
-        ("note:///crème brûlée", "sweet"),
-        ("note:///cr%C3%A8me%20br%C3%BBl%C3%A9e", "sweet"),
-        ("note:///cr%c3%a8me%20br%c3%bbl%c3%a9e", "sweet"),
-    ],
-)
-async def test_every_spelling_of_a_uri_is_the_same_resource(revision, uri, text):
-    async with connected(filed(), revision) as client:
-        assert await read(client, uri) == text
-
-
-def test_a_watched_resource_is_told_by_the_spelling_that_was_asked_for():
-    box = Mailbox(SubscriptionFilter(resource_subscriptions=["note:///é"]))
-    box.watch("note:///%c3%a8")
-    assert box.put(Notice("notifications/resources/updated", "note:///%C3%A9"))
-    assert not box.put(Notice("notifications/resources/updated", "note:///%c3%a9"))
-    assert box.put(Notice("notifications/resources/updated", "note:///è"))
-    assert not box.put(Notice("notifications/resources/updated", "note:///e"))
-    told = [box.take(), box.take(), box.take()]
-    assert [notice and notice.uri for notice in told] == ["note:///é", "note:///%c3%a8", None]
-    box.unwatch("note:///%C3%A9")
-    assert not box.put(Notice("notifications/resources/updated", "note:///é"))
-
-
-# -- what must not get out -----------------------------------------------------------------
-
-DSN = "postgres://user:hunter2@db/prod"
-
-
-def fail(*_: object) -> None:
-    raise ConnectionError(f"cannot connect to {DSN}")
-
-
-def leaky():
-    server = MCPServer("s")
-
-    def raises():
-        fail()
-
-    def invalid():
-        msgspec.convert(DSN, int)
-
-    async def group():
-        raise ExceptionGroup(DSN, [ValueError(DSN), KeyError(DSN)])
-
-    async def chained():
-        try:
-            fail()
-        except ConnectionError as error:
-            raise LookupError(DSN) from error
-
-    async def leave():
-        raise SystemExit(DSN)
-
-    async def promise() -> int:
-        return DSN
-
-    for function in (raises, invalid, group, chained, leave):
-        server.add_tool(function)
-        server.add_prompt(function)
-        server.add_resource(f"test://{function.__name__}", function)
-    server.add_tool(promise)
-    server.prompt(name="typed")(lambda value: value)
-    server.completion("value", prompt="typed")(fail)
-    return server
-
-
-@each_revision
-@pytest.mark.parametrize("name", ["raises", "invalid", "group", "chained", "leave", "promise"])
-async def test_the_text_of_an_exception_stays_in_the_log(revision, name, caplog):
-    answers = []
-    asked = [("tools/call", {"name": name, "arguments": {}})]
-    if name != "promise":
-        asked += [("prompts/get", {"name": name}), ("resources/read", {"uri": f"test://{name}"})]
-    async with connected(leaky(), revision) as client:
-        for method, params in asked:
-            try:
-                answers.append(json.dumps(await client.call(method, params)))
-            except RemoteError as error:
-                answers.append(f"{error.rpc_code} {error} {error.data}")
-    for answer in answers:
-        assert answer.startswith(("-32603", '{"'))
-        assert "hunter2" not in answer
-        assert "Traceback" not in answer
-        reference = answer.partition("reference ")[2][:12]
-        assert len(reference) == 12
-        assert reference in caplog.text
-    logged = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert len(logged) == len(asked)
-
-
-@pytest.mark.parametrize("revision", REVISIONS[:-1], ids=str)
-async def test_the_text_of_an_exception_in_a_completion_stays_in_the_log(revision, caplog):
-    async with connected(leaky(), revision) as client:
-        with pytest.raises(RemoteError) as caught:
-            await client.call(
-                "completion/complete",
-                {
-                    "ref": {"type": "ref/prompt", "name": "typed"},
-                    "argument": {"name": "value", "value": ""},
-                },
-            )
-    assert "hunter2" not in f"{caught.value} {caught.value.data}"
-    assert DSN in caplog.text
 
 
 # -- mirrored arguments --------------------------------------------------------------------

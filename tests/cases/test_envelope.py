@@ -6,12 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.cases.speakers import CHANNELS, SESSIONS, encoded, speaking, text_of
+from tests.cases.speakers import each_channel, each_session, encoded, speaking, text_of
 from tests.http.tools import make_server
 from tests.messages import PING
-
-each_channel = pytest.mark.parametrize("channel", CHANNELS)
-each_session = pytest.mark.parametrize("channel", SESSIONS)
 
 
 @each_channel
