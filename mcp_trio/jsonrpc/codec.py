@@ -242,6 +242,8 @@ def is_finite(value: object) -> bool:
     queue = [value]
     while queue:
         item = queue.pop()
+        if item is None or isinstance(item, (str, int)):
+            continue
         if isinstance(item, float):
             if not math.isfinite(item):
                 return False

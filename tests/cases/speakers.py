@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import ClientOptions, MCPClient, MCPServer
+from mcp_trio import ClientOptions, HTTPOptions, MCPClient, MCPServer
 from mcp_trio.wire import REVISIONS, Revision
 from tests.http import asgi
 from tests.http.asgi import META
@@ -153,8 +153,13 @@ class PostSpeaker(Speaker):
 
 
 @contextlib.asynccontextmanager
-async def speaking(server: Any, channel: str, revision: str = REVISION):
-    """Serve, connect, shake hands where that is done, and give the speaker."""
+async def speaking(
+    server: Any, channel: str, revision: str = REVISION, options: HTTPOptions | None = None
+):
+    """Serve, connect, shake hands where that is done, and give the speaker.
+
+    The options are those of the endpoint, where there is one.
+    """
     async with contextlib.AsyncExitStack() as stack:
         match channel:
             case "lines":
@@ -163,13 +168,13 @@ async def speaking(server: Any, channel: str, revision: str = REVISION):
                 assert (await peer.ask(initialize(revision)))["result"]
                 speaker: Speaker = LineSpeaker(peer)
             case "websocket":
-                world = await stack.enter_async_context(serving_websocket(server))
+                world = await stack.enter_async_context(serving_websocket(server, options))
                 peer = await world.peer()
                 await peer.open()
                 assert (await peer.ask(initialize(revision)))["result"]
                 speaker = SocketSpeaker(peer, world.app)
             case _:
-                client = await stack.enter_async_context(asgi.serving(server))
+                client = await stack.enter_async_context(asgi.serving(server, options))
                 if channel == "sse":
                     speaker = OldSpeaker(await open_old(client), client.app)
                 else:
