@@ -201,7 +201,7 @@ class HTTPApp:
             await websocket.refuse(scope, receive, send, refusal.status, refusal.reason)
             return
         try:
-            principal = await identified(self.options, HTTPRequest.read(scope, receive).headers)
+            principal = await identified(self.options, http.headers)
         except UnauthorizedError as error:
             await websocket.refuse(scope, receive, send, 401, error.message)
             return

@@ -136,9 +136,9 @@ class Context:
         The URI of a resource in the one spelling that all others of it are read as (RFC 3986,
         section 6.2.2): a rule about it cannot be got round by needless encodings.
         """
-        target = target_of(self.params)
-        about_resource = target is not None and isinstance(self.params, ReadResourceParams)
-        return normal(target) if about_resource else target
+        if isinstance(self.params, ReadResourceParams):
+            return normal(self.params.uri)
+        return target_of(self.params)
 
     @property
     def client(self) -> Implementation | None:

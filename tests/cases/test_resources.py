@@ -4,6 +4,7 @@ import pytest
 
 from mcp_trio import MCPServer, RemoteError
 from mcp_trio.engine.subscriptions import Mailbox, Notice
+from mcp_trio.errors import ErrorCode
 from mcp_trio.wire.notices import SubscriptionFilter
 from tests.cases.speakers import connected, each_revision
 
@@ -115,3 +116,37 @@ def test_a_watched_resource_is_told_by_the_spelling_that_was_asked_for():
     assert [notice and notice.uri for notice in told] == ["note:///é", "note:///%c3%a8", None]
     box.unwatch("note:///%C3%A9")
     assert not box.put(Notice("notifications/resources/updated", "note:///é"))
+
+
+@each_revision
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "test://secret",
+        "test://secre%74",
+        "test://%73%65cret",
+        "test://secret/1",
+        "test://%73ecret/1",
+        "test://café/1",
+        "test://caf%C3%A9/1",
+        "test://caf%c3%a9/1",
+        "test://c%61fé/1",
+    ],
+)
+async def test_no_spelling_of_a_uri_gets_round_a_rule_about_it(revision, uri):
+    server = MCPServer("s")
+    server.add_resource("test://secret", lambda: "told", name="secret")
+    server.add_resource("test://{place}/{x}", lambda place, x: "told", name="places")
+
+    @server.authorize
+    def rule(context):
+        closed = ("test://secret", "test://caf%C3%A9")
+        return not (context.target or "").startswith(closed)
+
+    async with connected(server, revision) as client:
+        assert await read(client, "test://open/1") == "told"
+        with pytest.raises(RemoteError) as caught:
+            await read(client, uri)
+        assert caught.value.code is ErrorCode.UNAUTHORIZED
+        listed = await client.call("resources/list")
+        assert listed["resources"] == []

@@ -9,9 +9,13 @@ from typing import Literal
 import msgspec
 import pytest
 
-from mcp_trio import MCPServer, RemoteError
+from mcp_trio import HTTPOptions, MCPServer, RemoteError
 from mcp_trio.wire import REVISIONS
+from tests.cases.endpoint import endpoint, head, post, stateless
 from tests.cases.speakers import connected, each_revision
+from tests.http.serving_tools import read_until
+from tests.http.tools import make_server
+from tests.messages import PING
 
 
 class Door(enum.Enum):
@@ -121,3 +125,43 @@ async def test_the_text_of_an_exception_in_a_completion_stays_in_the_log(revisio
             )
     assert "hunter2" not in f"{caught.value} {caught.value.data}"
     assert DSN in caplog.text
+
+
+@each_revision
+@pytest.mark.parametrize("where", ["middleware", "authorizer", "own authorizer"])
+async def test_the_text_of_an_exception_around_a_handler_stays_in_the_log(revision, where, caplog):
+    server = MCPServer("s")
+    server.add_tool(lambda: "ran", name="tool", **({"authorize": fail} if "own" in where else {}))
+
+    async def broken(context, call_next):
+        if context.method.startswith("tools/"):
+            fail()
+        return await call_next(context)
+
+    if where == "middleware":
+        server.middleware(broken)
+    elif where == "authorizer":
+        server.authorize("tools/call", "tools/list")(fail)
+    async with connected(server, revision) as client:
+        for method, params in (("tools/call", {"name": "tool"}), ("tools/list", {})):
+            with pytest.raises(RemoteError) as caught:
+                await client.call(method, params)
+            assert caught.value.rpc_code == -32603
+            assert "hunter2" not in f"{caught.value} {caught.value.data}"
+            assert caught.value.data["reference"] in caplog.text
+
+
+async def test_the_text_of_an_exception_while_a_caller_is_identified_stays_in_the_log(caplog):
+    server, _ = make_server()
+    async with endpoint(server, HTTPOptions(identify=fail)) as place:
+        for request in (
+            stateless("add", a=1, b=2),
+            post(PING),
+            head("GET", "/sse", accept="text/event-stream", content_type=None),
+        ):
+            async with await place.connect() as stream:
+                await stream.send_all(request)
+                answer = await read_until(stream, b"\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 500 ")
+                assert b"hunter2" not in answer
+    assert caplog.text.count(DSN) >= 3
