@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 
 from mcp_trio.errors import OverloadedError
+from mcp_trio.framing.uri_template import normal
 from mcp_trio.wire.basic import JSONObject, ServerCapabilities
 from mcp_trio.wire.notices import SubscriptionFilter
 
@@ -55,7 +56,7 @@ class Mailbox:
             RESOURCES_CHANGED: wanted.resources_list_changed,
         }
         self._lists = frozenset(method for method, asked in lists.items() if asked)
-        self._watched = set(wanted.resource_subscriptions or ())
+        self._watched = {normal(uri): uri for uri in wanted.resource_subscriptions or ()}
         self._waiting: dict[Notice, None] = {}
         self.coalesced = 0
         """Notices that were already waiting when they came again."""
@@ -71,18 +72,25 @@ class Mailbox:
         Raises:
             OverloadedError: `MAX_WATCHED` are watched already.
         """
-        if uri not in self._watched and len(self._watched) >= MAX_WATCHED:
+        if normal(uri) not in self._watched and len(self._watched) >= MAX_WATCHED:
             raise OverloadedError("too many resources are watched")
-        self._watched.add(uri)
+        self._watched[normal(uri)] = uri
 
     def unwatch(self, uri: str) -> None:
         """Not want to know it any more. Unknown is no error."""
-        self._watched.discard(uri)
+        self._watched.pop(normal(uri), None)
 
     def put(self, notice: Notice) -> bool:
-        """Take a notice if it is wanted; True if it is new."""
-        wanted = notice.uri in self._watched if notice.uri else notice.method in self._lists
-        if not wanted:
+        """Take a notice if it is wanted; True if it is new.
+
+        A resource is told under the spelling of its URI by which the listener knows it.
+        """
+        if notice.uri:
+            known = self._watched.get(normal(notice.uri))
+            if known is None:
+                return False
+            notice = Notice(notice.method, known)
+        elif notice.method not in self._lists:
             return False
         if notice in self._waiting:
             self.coalesced += 1

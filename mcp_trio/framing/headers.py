@@ -21,6 +21,14 @@ _OPEN, _CLOSE = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 
 
+_PARAM = re.compile(PARAM_PREFIX + r"[!#$%&'*+\-.^_`|~0-9a-z]+")
+
+
+def is_param(name: str) -> bool:
+    """Tell whether a header is one that mirrors an argument of a tool."""
+    return _PARAM.fullmatch(name.lower()) is not None
+
+
 class HeaderValueError(ValueError):
     """A header value that cannot be decoded."""
 

@@ -154,7 +154,7 @@ def _fault(item: ParamHeader, value: object, received: str | None) -> str | None
         return None if received is None else "is present, its argument is not"
     if received is None:
         return "is missing"
-    if item.type == "integer" and isinstance(value, int) and abs(value) > SAFE_INTEGER:
+    if item.type == "integer" and isinstance(value, int | float) and abs(value) > SAFE_INTEGER:
         return f"cannot carry integers beyond {SAFE_INTEGER}"
     try:
         text = decode_value(received)

@@ -186,12 +186,12 @@ class HTTPApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        refusal = gate.check_source(HTTPRequest.read(scope, receive).headers, self._gate)
-        if path not in self._paths:
+        http = HTTPRequest.read(scope, receive)
+        refusal = gate.check_source(http.headers, self._gate)
+        if http.path not in self._paths:
             refusal = gate.Refusal(404, "Not found")
         elif refusal is not None:
-            self._tell_refusal(refusal, HTTPRequest.read(scope, receive))
+            self._tell_refusal(refusal, http)
         elif self._draining:
             refusal = gate.Refusal(503, "The server is going down")
         elif self.sessions.full:
@@ -201,7 +201,7 @@ class HTTPApp:
             await websocket.refuse(scope, receive, send, refusal.status, refusal.reason)
             return
         try:
-            principal = await identified(self.options, HTTPRequest.read(scope, receive).headers)
+            principal = await identified(self.options, http.headers)
         except UnauthorizedError as error:
             await websocket.refuse(scope, receive, send, 401, error.message)
             return
@@ -212,7 +212,7 @@ class HTTPApp:
         await self.sessions.run_line(line, accept, principal)
 
     async def _http(self, http: HTTPRequest, send: Send) -> None:
-        path: str = http.scope["path"].removeprefix(http.scope.get("root_path", ""))
+        path = http.path
         options = self.options
         legacy = options.legacy_sse_path is not None and path in {
             options.legacy_sse_path,
@@ -243,7 +243,7 @@ class HTTPApp:
             case "DELETE":
                 await self._delete(http, send, cors)
             case "OPTIONS":
-                await respond(send, 204, headers=(*cors, *_preflight(cors), _ALLOW))
+                await respond(send, 204, headers=(*cors, *_preflight(http, cors), _ALLOW))
             case _:
                 await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
 
@@ -299,7 +299,7 @@ class HTTPApp:
                 elif (message := await self._read(http, send, cors)) is not None:
                     await self._legacy.post(line, message, send, cors)
             case "OPTIONS":
-                await respond(send, 204, headers=(*cors, *_preflight(cors)))
+                await respond(send, 204, headers=(*cors, *_preflight(http, cors)))
             case _:
                 allow = (b"allow", b"GET, OPTIONS" if opens else b"POST, OPTIONS")
                 await refuse(send, 405, "Method not allowed", headers=(*cors, allow))
@@ -495,11 +495,15 @@ def _cors(http: HTTPRequest) -> tuple[Header, ...]:
     )
 
 
-def _preflight(cors: tuple[Header, ...]) -> tuple[Header, ...]:
+def _preflight(http: HTTPRequest, cors: tuple[Header, ...]) -> tuple[Header, ...]:
     if not cors:
         return ()
+    # Which arguments are mirrored is each tool's own affair, and a browser takes no pattern.
+    asked = http.headers.get("access-control-request-headers", "").split(",")
+    mirrored = [name for part in asked if names.is_param(name := part.strip(" \t"))]
+    allowed = b", ".join([_REQUESTED, *(name.encode("ascii") for name in mirrored)])
     return (
         (b"access-control-allow-methods", b"POST, GET, DELETE"),
-        (b"access-control-allow-headers", _REQUESTED),
+        (b"access-control-allow-headers", allowed),
         (b"access-control-max-age", b"600"),
     )

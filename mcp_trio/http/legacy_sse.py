@@ -139,7 +139,7 @@ class LegacySSE:
             await refuse(send, 406, "Accept must allow text/event-stream", headers=cors)
             return
         line = EventLine(Responder(send, http.accepts, cors), http.principal)
-        where = quote(http.scope.get("root_path", "") + self._messages_path)
+        where = quote(http.scope.get("root_path", "").rstrip("/") + self._messages_path)
         self._lines[line.id] = line
         try:
             async with http.watching(line.leave):

@@ -53,6 +53,18 @@ class HTTPRequest:
         return cls(scope, receive, headers)
 
     @property
+    def path(self) -> str:
+        """The path below the place where the application is mounted; `/` for that place itself.
+
+        Servers differ in whether `path` has the mount in it.
+        """
+        path: str = self.scope["path"]
+        mount: str = self.scope.get("root_path", "").rstrip("/")
+        if path == mount or path.startswith(mount + "/"):
+            path = path[len(mount) :]
+        return path or "/"
+
+    @property
     def accepts(self) -> Accepts:
         """Which answer forms the client takes."""
         return accepts(self.headers.get("accept"))

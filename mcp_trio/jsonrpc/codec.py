@@ -8,8 +8,11 @@ the input is echoed.
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 import attrs
@@ -241,11 +244,31 @@ def is_finite(value: object) -> bool:
     queue = [value]
     while queue:
         item = queue.pop()
+        if item is None or isinstance(item, (str, int)):
+            continue
         if isinstance(item, float):
             if not math.isfinite(item):
                 return False
         elif isinstance(item, dict):
             queue.extend(cast("JSONObject", item).values())
-        elif isinstance(item, (list, tuple)):
+        elif isinstance(item, (list, tuple, set, frozenset)):
             queue.extend(cast("list[object]", item))
+        else:
+            queue.extend(_parts(item))
     return True
+
+
+def _parts(item: object) -> Iterator[object]:
+    """What an object is written as, where the library writes objects by itself."""
+    if isinstance(item, enum.Enum):
+        yield item.value
+        return
+    kind: Any = type(item)
+    if attrs.has(kind):
+        names = [field.name for field in attrs.fields(kind)]
+    elif dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+    else:
+        names = list(getattr(kind, "__struct_fields__", ()))
+    for name in names:
+        yield getattr(item, name, None)

@@ -23,6 +23,7 @@ from mcp_trio.server.signature import (
     Signature,
     SignatureError,
     description_of,
+    fault_text,
     read_signature,
     underlying,
 )
@@ -138,7 +139,7 @@ class FunctionTool:
         try:
             keywords = self.signature.bind(arguments)
         except msgspec.ValidationError as error:
-            return error_result(f"Invalid arguments: {error}")
+            return error_result(f"Invalid arguments: {fault_text(error)}")
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context
         try:

@@ -14,6 +14,7 @@ import trio
 from mcp_trio.engine.subscriptions import RESOURCE_UPDATED, Notice
 from mcp_trio.errors import ConfigurationError, NotFoundError
 from mcp_trio.events import EventHub
+from mcp_trio.framing.uri_template import normal
 from mcp_trio.server.completions import Completer, Completions
 from mcp_trio.server.invoke import Threads, ToolOptions, function_tool
 from mcp_trio.server.listing import Listing
@@ -71,7 +72,7 @@ class Offers:
         self.threads = Threads(trio.CapacityLimiter(max_threads))
         self.tools = ToolShelf(self._changed, self.events.emit)
         self.prompts: Shelf[PromptEntry] = Shelf("prompt", self._changed)
-        self.resources: Shelf[ResourceEntry] = Shelf("resource", self._changed)
+        self.resources: Shelf[ResourceEntry] = Shelf("resource", self._changed, key=normal)
         self.templates: Shelf[TemplateEntry] = Shelf("template", self._changed)
         self.completions = Completions(self._stale)
         self.layers: tuple[Middleware, ...] = ()

@@ -11,7 +11,13 @@ import msgspec
 from mcp_trio.errors import InvalidParamsError
 from mcp_trio.server.invoke import Threads, entry_name, run_function
 from mcp_trio.server.media import with_blocks
-from mcp_trio.server.signature import CONTENT, Signature, description_of, read_signature
+from mcp_trio.server.signature import (
+    CONTENT,
+    Signature,
+    description_of,
+    fault_text,
+    read_signature,
+)
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import Icon, JSONObject, TextContent
@@ -79,7 +85,7 @@ class FunctionPrompt:
         try:
             keywords = self.signature.bind_text(arguments)
         except msgspec.ValidationError as error:
-            raise InvalidParamsError(f"arguments: {error}") from error
+            raise InvalidParamsError(f"arguments: {fault_text(error)}") from error
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context
         value = await run_function(

@@ -41,14 +41,22 @@ class Page:
 class Shelf(Generic[E]):
     """All entries of one kind."""
 
-    def __init__(self, kind: str, changed: Callable[[Notice], None]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        changed: Callable[[Notice], None],
+        *,
+        key: Callable[[str], str] = str,
+    ) -> None:
         """Make an empty one.
 
         Args:
             kind: tool, prompt, resource or template; for error texts.
             changed: told of each new listing, synchronously.
+            key: writes every spelling of a name alike.
         """
         self.kind = kind
+        self._key = key
         self._notice = Notice(f"notifications/{_LISTS[kind]}/list_changed")
         self._changed = changed
         self._own: dict[str, E] = {}
@@ -75,9 +83,10 @@ class Shelf(Generic[E]):
         Raises:
             DuplicateRegistrationError: the name is taken; the first one stays.
         """
-        if name in self.listing.entries:
+        key = self._key(name)
+        if key in self.listing.entries:
             raise DuplicateRegistrationError(f"a {self.kind} named {name!r} is registered already")
-        self._own[name] = entry
+        self._own[key] = entry
         self._restamp()
 
     def remove(self, name: str) -> None:
@@ -86,7 +95,7 @@ class Shelf(Generic[E]):
         Raises:
             NotFoundError: there is none of that name.
         """
-        if self._own.pop(name, None) is None:
+        if self._own.pop(self._key(name), None) is None:
             raise NotFoundError(f"no {self.kind} named {name!r} was registered here")
         self._restamp()
 
@@ -107,7 +116,7 @@ class Shelf(Generic[E]):
 
     def find(self, name: str) -> E | None:
         """The entry of that name, as it is now."""
-        return self._own.get(name)
+        return self._own.get(self._key(name))
 
     def _place(self, cursor: str | None, cursors: CursorKey) -> tuple[Listing[E], int]:
         """The listing that a cursor belongs to, and where in it."""

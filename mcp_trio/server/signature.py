@@ -83,6 +83,15 @@ class Signature:
         return {name: getattr(made, name) for name in arguments}
 
 
+_ECHO = re.compile(r"(Invalid (?:enum )?value) .*?( - at `[^`]*`)?", re.DOTALL)
+
+
+def fault_text(error: msgspec.ValidationError) -> str:
+    """What is wrong with an argument, without the argument: that may be a secret."""
+    found = _ECHO.fullmatch(str(error))
+    return str(error) if found is None else found[1] + (found[2] or "")
+
+
 def _integral(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)

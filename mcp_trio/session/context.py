@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from mcp_trio.errors import InvalidParamsError
+from mcp_trio.framing.uri_template import normal
 from mcp_trio.session import questions
 from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
@@ -21,6 +22,7 @@ from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, Reques
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.methods import target_of
 from mcp_trio.wire.notices import LOG_LEVELS, ProgressParams
+from mcp_trio.wire.resources import ReadResourceParams
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
 
@@ -129,7 +131,13 @@ class Context:
 
     @property
     def target(self) -> str | None:
-        """What the request is about, if it names something: the tool or prompt, or the URI."""
+        """What the request is about, if it names something: the tool or prompt, or the URI.
+
+        The URI of a resource in the one spelling that all others of it are read as (RFC 3986,
+        section 6.2.2): a rule about it cannot be got round by needless encodings.
+        """
+        if isinstance(self.params, ReadResourceParams):
+            return normal(self.params.uri)
         return target_of(self.params)
 
     @property

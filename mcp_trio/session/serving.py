@@ -12,7 +12,7 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.engine.lifecycle import Stage
-from mcp_trio.engine.subscriptions import Mailbox, Notice
+from mcp_trio.engine.subscriptions import Mailbox, Notice, honoured
 from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import Admitted
 from mcp_trio.eras.detect import is_stateless
@@ -29,7 +29,7 @@ from mcp_trio.wire.notices import SubscriptionFilter
 EVERYTHING = SubscriptionFilter(
     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
 )
-"""Handshake clients do not choose: what is declared as listChanged is told."""
+"""Handshake clients do not choose: what was declared when they came is told (LC3)."""
 
 
 class ServerSide:
@@ -87,7 +87,10 @@ class ServerSide:
         if headers is None and is_stateless(request):
             admitted = stateless.admit(request, None, facts)
         else:
+            new = self.handshake.stage is Stage.NEW
             admitted = self.handshake.admit(request, facts)
+            if new and self.handshake.stage is not Stage.NEW:
+                self._mailbox = Mailbox(honoured(EVERYTHING, facts.capabilities))
         return self._runner(admitted)
 
     def _runner(self, admitted: Admitted) -> Runner:

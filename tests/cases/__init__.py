@@ -1,0 +1,1 @@
+"""What went wrong elsewhere, as tests of this server; `cases.toml` is the list."""
