@@ -30,9 +30,10 @@ from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.memory import MemoryTransport
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from mcp_trio.wire.roots import Root
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds
+from tests.scenarios.worlds import WORLDS, world
 
-everywhere = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+everywhere = in_worlds(WORLDS)
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypedDict, cast
 
 import attrs
+import msgspec
 import trio
 
 from mcp_trio.abc import Transport

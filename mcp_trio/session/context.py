@@ -13,16 +13,14 @@ import attrs
 import trio
 
 from mcp_trio.errors import InvalidParamsError
-from mcp_trio.framing.uri_template import normal
 from mcp_trio.session import questions
 from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
 from mcp_trio.session.questions import SamplingOptions
+from mcp_trio.session.targets import target_of
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
 from mcp_trio.wire.converter import from_wire, to_wire
-from mcp_trio.wire.methods import target_of
 from mcp_trio.wire.notices import LOG_LEVELS, ProgressParams
-from mcp_trio.wire.resources import ReadResourceParams
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
 
@@ -136,8 +134,6 @@ class Context:
         The URI of a resource in the one spelling that all others of it are read as (RFC 3986,
         section 6.2.2): a rule about it cannot be got round by needless encodings.
         """
-        if isinstance(self.params, ReadResourceParams):
-            return normal(self.params.uri)
         return target_of(self.params)
 
     @property

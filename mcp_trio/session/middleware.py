@@ -16,7 +16,7 @@ import attrs
 
 from mcp_trio.errors import UnauthorizedError
 from mcp_trio.session.context import Context
-from mcp_trio.wire.methods import params_about
+from mcp_trio.session.targets import params_about
 
 Next: TypeAlias = Callable[[Context], Awaitable[object]]
 """The rest of the way: takes the context, gives the typed result or raises."""

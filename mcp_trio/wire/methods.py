@@ -219,28 +219,3 @@ _ROWS = (
 )
 
 METHODS: dict[str, Method] = {row.name: row for row in _ROWS}
-
-
-def target_of(params: object) -> str | None:
-    """What a request is about, by its typed parameters: the tool or prompt, or the URI."""
-    match params:
-        case tools.CallToolParams(name=name) | prompts.GetPromptParams(name=name):
-            return name
-        case resources.ReadResourceParams(uri=uri):
-            return uri
-        case completion.CompleteParams(ref=ref):
-            return ref.name if ref.uri is None else ref.uri
-        case _:
-            return None
-
-
-def params_about(method: str, target: str) -> object:
-    """The least parameters with which a method is called for one target.
-
-    Raises:
-        KeyError: no such method, or it has no target.
-    """
-    row = METHODS[method]
-    if row.named_by is None:
-        raise KeyError(method)
-    return row.params(**{row.named_by: target})

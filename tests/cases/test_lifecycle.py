@@ -17,7 +17,8 @@ from tests.http.serving_tools import LockstepListener, read_until
 from tests.http.test_websocket import Peer as SocketPeer
 from tests.http.tools import make_server
 from tests.messages import PING, PONG
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds
+from tests.scenarios.worlds import WORLDS, world
 from tests.server.test_lines_servers import serving as serving_lines
 
 # -- cancelling ---------------------------------------------------------------------------
@@ -58,7 +59,7 @@ async def test_a_cancel_that_crosses_the_answer_does_no_harm(channel):
         assert all("result" in answer for answer in heard)
 
 
-@pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+@in_worlds(WORLDS)
 @pytest.mark.parametrize("kind", ["in a thread", "shielded"])
 async def test_code_that_cannot_be_interrupted_can_ask_whether_it_should_stop(
     transport, revision, kind

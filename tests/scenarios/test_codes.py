@@ -18,9 +18,10 @@ from mcp_trio.jsonrpc.messages import Error, Result
 from mcp_trio.testing import ScriptedPeer
 from mcp_trio.transports.memory import MemoryTransport
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds
+from tests.scenarios.worlds import WORLDS, world
 
-everywhere = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+everywhere = in_worlds(WORLDS)
 walked: set[ErrorCode] = set()
 """What the tests of this module have seen."""
 

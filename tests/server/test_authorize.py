@@ -23,9 +23,10 @@ from mcp_trio.transports.memory import MemoryTransport
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.http.asgi import META, STATELESS, serving
 from tests.messages import initialize
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds
+from tests.scenarios.worlds import WORLDS, world
 
-everywhere = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+everywhere = in_worlds(WORLDS)
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 
@@ -138,6 +139,17 @@ async def test_one_tool_prompt_or_resource_can_have_its_own(revision):
             "shut",
             *(["test://shut"] if not revision.stateless else []),
         ]
+
+
+@both_eras
+@pytest.mark.parametrize("uri", ["test://s%65cret", "test://%73ecret_one", "TEST://secret"])
+async def test_another_spelling_of_a_uri_does_not_get_past_it(revision, uri):
+    server = make_server()
+    server.add_resource("test://secret", lambda: "classified", name="secret")
+    server.authorize(allowed_by_name)
+    async with world(server, "memory", revision) as client:
+        with pytest.raises(RemoteError):
+            await client.call("resources/read", {"uri": uri})
 
 
 async def test_pages_are_full_and_the_hidden_leave_no_gaps():

@@ -9,9 +9,10 @@ from mcp_trio import ClientCallbacks, Context, MCPServer, NotFoundError, RemoteE
 from mcp_trio.errors import InvalidParamsError
 from mcp_trio.wire import CallToolResult, TextContent
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds
+from tests.scenarios.worlds import WORLDS, world
 
-everywhere = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+everywhere = in_worlds(WORLDS)
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 

@@ -11,9 +11,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 from mcp_trio import Context, MCPServer, NotFoundError, ToolError
 from mcp_trio.telemetry.instrument import instrument
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
-from tests.scenarios.worlds import IDS, WORLDS, world
+from tests.scenarios.manifest import in_worlds
+from tests.scenarios.worlds import WORLDS, world
 
-everywhere = pytest.mark.parametrize(("transport", "revision"), WORLDS, ids=IDS)
+everywhere = in_worlds(WORLDS)
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 
