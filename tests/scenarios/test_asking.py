@@ -899,7 +899,7 @@ async def test_only_three_methods_are_answered_with_a_question():
     server, record = make_server()
     handlers = dict(server.handlers)
 
-    async def nosy(context, params):
+    async def nosy(context):
         try:
             await context.elicit("?", FORM)
         except MCPError:
@@ -1060,3 +1060,47 @@ async def test_a_revision_without_choices_of_several_is_not_shown_one():
         with pytest.raises(RemoteError) as caught:
             await client.call_tool("order")
         assert caught.value.rpc_code == InvalidParamsError.rpc_code
+
+
+# -- a page without which nothing goes on -----------------------------------------------
+
+
+@with_pages
+async def test_a_page_that_is_required_ends_the_call_or_is_asked_for(transport, revision):
+    server, visited = make_server()[0], []
+
+    @server.tool
+    async def report(ctx: Context) -> str:
+        if not visited:
+            answer = await ctx.require_url("Log in first", "https://example.com/login")
+            return f"asked: {answer.action}"
+        return "the report"
+
+    callbacks = ClientCallbacks(elicitation_url=lambda _: ElicitResult(action="accept"))
+    async with world(server, transport, revision, callbacks) as client:
+        if pages_have_ids(revision):
+            with pytest.raises(RemoteError) as caught:
+                await client.call_tool("report")
+            assert caught.value.rpc_code == -32042
+            (page,) = caught.value.data["elicitations"]
+            assert page["url"] == "https://example.com/login"
+            assert (page["mode"], page["message"]) == ("url", "Log in first")
+            assert page["elicitationId"]
+            visited.append(True)
+            assert await text_of(client, "report") == "the report"
+        else:
+            assert await text_of(client, "report") == "asked: accept"
+
+
+@everywhere
+async def test_a_page_is_required_only_of_clients_that_open_pages(transport, revision):
+    server, _ = make_server()
+
+    @server.tool
+    async def report(ctx: Context) -> None:
+        await ctx.require_url("Log in first", "https://example.com/login")
+
+    async with world(server, transport, revision) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("report")
+        assert caught.value.rpc_code == (-32021 if revision.stateless else -32602)
