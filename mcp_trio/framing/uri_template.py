@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, unquote
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _BODY = re.compile(r"([+/?&]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)")
 _SAFE = "-._~:/?#[]@!$&'()*+,;=%{}"
-_ENCODED = re.compile("%([0-9A-Fa-f]{2})")
+_ENCODED = re.compile("%([0-9A-Fa-f]{2})?")
 # Braces never need to be told apart from their encoding, and keep templates readable.
 _PLAIN = frozenset(string.ascii_letters + string.digits + "-._~{}")
 
@@ -100,13 +100,15 @@ class UriTemplate:
 def normal(uri: str) -> str:
     """Write a URI so that every spelling of it is the same (RFC 3986, section 6.2.2).
 
-    A character beyond ASCII is encoded, one that needs no encoding is not, and the digits
-    of an encoding are upper case.
+    A character beyond ASCII is encoded, one that needs no encoding is not, the digits of an
+    encoding are upper case, and a percent sign that begins none is encoded itself.
     """
     return _ENCODED.sub(_spelling, quote(uri, safe=_SAFE))
 
 
 def _spelling(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return "%25"
     char = chr(int(found[1], 16))
     return char if char in _PLAIN else found[0].upper()
 

@@ -96,9 +96,17 @@ async def test_an_enumeration_may_hide_one_too():
     async def level():
         return CallToolResult(structured_content={"level": Level.NONE, "nothing": None})
 
+    @server.tool
+    async def told():
+        content = [TextContent(text="told")]
+        return CallToolResult(content=content, structured_content={"level": Level.NONE})
+
     async with connected(server) as client:
+        result = await client.call_tool("level")
+        assert result.is_error
+        assert "NaN or an infinity" in result.content[0].text
         with pytest.raises(RemoteError) as caught:
-            await client.call_tool("level")
+            await client.call_tool("told")
         assert caught.value.rpc_code == -32603
 
 

@@ -1,8 +1,12 @@
 """URI templates matched: values, decoding, and what is not let through (O3)."""
 
-import pytest
+from urllib.parse import unquote_to_bytes
 
-from mcp_trio.framing.uri_template import UriTemplate, UriTemplateError
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_trio.framing.uri_template import UriTemplate, UriTemplateError, normal
 
 
 @pytest.mark.parametrize(
@@ -75,3 +79,26 @@ def test_a_path_variable_does_not_climb(path):
 def test_a_template_that_cannot_be_matched_is_refused(template):
     with pytest.raises(UriTemplateError):
         UriTemplate(template)
+
+
+@given(st.text(st.sampled_from("%%%0123456789abcdefABCDEF/?#{}é \0~s"), max_size=30))
+def test_the_normal_spelling_is_its_own_and_means_the_same(uri: str) -> None:
+    spelled = normal(uri)
+    assert normal(spelled) == spelled
+    assert unquote_to_bytes(spelled) == unquote_to_bytes(uri)
+    assert spelled.isascii()
+
+
+@pytest.mark.parametrize(
+    ("uri", "spelled"),
+    [
+        ("test://a/%7e%41", "test://a/~A"),
+        ("test://é/%c3%a9", "test://%C3%A9/%C3%A9"),
+        ("test://a%2fb%3f", "test://a%2Fb%3F"),
+        ("test://100%", "test://100%25"),
+        ("test://%%373ecret", "test://%2573ecret"),
+        ("test://{x}/%7Bx%7D", "test://{x}/{x}"),
+    ],
+)
+def test_a_uri_has_one_normal_spelling(uri: str, spelled: str) -> None:
+    assert normal(uri) == spelled
