@@ -899,7 +899,7 @@ async def test_only_three_methods_are_answered_with_a_question():
     server, record = make_server()
     handlers = dict(server.handlers)
 
-    async def nosy(context, params):
+    async def nosy(context):
         try:
             await context.elicit("?", FORM)
         except MCPError:
