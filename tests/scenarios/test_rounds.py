@@ -68,7 +68,7 @@ def call(name="ask", state=None, answers=None, **arguments):
 async def test_only_three_methods_answer_with_a_question(transport, revision):
     server, record = asking_server()
 
-    async def nosy(context, params):
+    async def nosy(context):
         try:
             await context.elicit("?", FORM)
         except MCPError:
