@@ -7,16 +7,15 @@ of a page does not grow with the listing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
 from mcp_trio.jsonrpc import codec
-from mcp_trio.wire import JSONObject, Revision, Tool
+from mcp_trio.wire import Revision, Tool
 from mcp_trio.wire.converter import to_wire
-from mcp_trio.wire.revisions import Structured
 
 
 class Listed(Protocol):
@@ -62,12 +61,11 @@ class Listing(Generic[L]):
         key = (revision, start, size)
         page = self._pages.get(key)
         if page is None:
-            page = self._pages[key] = codec.raw(list(self._project(revision, start, size)))
+            names = self._names[start : start + size]
+            page = self._pages[key] = codec.raw(
+                [to_wire(self.entries[name].definition, revision) for name in names]
+            )
         return page
-
-    def _project(self, revision: Revision, start: int, size: int) -> Iterator[JSONObject]:
-        for name in self._names[start : start + size]:
-            yield project(self.entries[name].definition, revision)
 
     def tool_headers(self, name: str) -> tuple[ParamHeader, ...]:
         """The mirrored arguments of a tool; none for an unknown one."""
@@ -84,16 +82,3 @@ class Listing(Generic[L]):
                 found = ()  # clients drop such a tool; a call that comes anyway has no headers
             self._headers[name] = found
         return found
-
-
-def project(definition: object, revision: Revision) -> JSONObject:
-    """A definition in a revision's terms; an output schema it cannot have is left out."""
-    plain = to_wire(definition, revision)
-    output = plain.get("outputSchema")
-    if (
-        revision.structured is Structured.OBJECT
-        and isinstance(output, dict)
-        and cast("JSONObject", output).get("type") != "object"
-    ):
-        del plain["outputSchema"]
-    return plain

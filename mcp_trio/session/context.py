@@ -18,8 +18,8 @@ from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
 from mcp_trio.session.questions import SamplingOptions
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
-from mcp_trio.wire.converter import from_wire
-from mcp_trio.wire.notices import LOG_LEVELS
+from mcp_trio.wire.converter import from_wire, to_wire
+from mcp_trio.wire.notices import LOG_LEVELS, LogParams, ProgressParams
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
 
@@ -170,12 +170,10 @@ class Context:
         await trio.lowlevel.checkpoint()
         if self.progress_token is None or not self._grows(value):
             return
-        params: JSONObject = {"progressToken": self.progress_token, "progress": value}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
-        await self.exchange.notify("notifications/progress", params)
+        params = ProgressParams(
+            progress_token=self.progress_token, progress=value, total=total, message=message
+        )
+        await self.exchange.notify("notifications/progress", to_wire(params, self.revision))
 
     def _grows(self, value: float) -> bool:
         if self._progress is not None and value <= self._progress:
@@ -342,7 +340,5 @@ class Context:
         await trio.lowlevel.checkpoint()
         if wanted is None or severity < LOG_LEVELS.index(wanted):
             return
-        params: JSONObject = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
-        await self.exchange.notify("notifications/message", params)
+        params = LogParams(level=level, data=data, logger=logger)
+        await self.exchange.notify("notifications/message", to_wire(params, self.revision))

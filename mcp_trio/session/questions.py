@@ -17,14 +17,13 @@ from mcp_trio.eras.rounds import MAX_KEY, Ask
 from mcp_trio.errors import InvalidParamsError
 from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
-from mcp_trio.wire import JSONObject, Revision
+from mcp_trio.wire import METHODS, JSONObject, Revision
 from mcp_trio.wire.basic import EmptyParams
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.elicitation import (
     ElicitationCompleteParams,
     ElicitParams,
     ElicitResult,
-    pages_have_ids,
 )
 from mcp_trio.wire.roots import ListRootsResult, Root
 from mcp_trio.wire.sampling import (
@@ -39,6 +38,7 @@ from mcp_trio.wire.sampling import (
 from mcp_trio.wire.tools import Tool
 
 T = TypeVar("T")
+COMPLETE = "notifications/elicitation/complete"
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -133,7 +133,8 @@ async def elicit_url(
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a page to visit has an http or https URL")
     check_page(asker.capabilities, asker.revision)
-    id_ = (elicitation_id or secrets.token_urlsafe(16)) if pages_have_ids(asker.revision) else None
+    told = METHODS[COMPLETE].exists_in(asker.revision)  # a visit has an id where its end is told
+    id_ = (elicitation_id or secrets.token_urlsafe(16)) if told else None
     params = ElicitParams(message=message, mode="url", url=url, elicitation_id=id_)
     where, result = await _ask(asker, "elicitation/create", params, ElicitResult, key)
     return Elicited(action=_action(result, where), elicitation_id=id_)
@@ -141,11 +142,9 @@ async def elicit_url(
 
 async def elicitation_completed(asker: Asker, elicitation_id: str) -> None:
     """See `Context.elicitation_completed`."""
-    if pages_have_ids(asker.revision):
+    if METHODS[COMPLETE].exists_in(asker.revision):
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
-        await asker.exchange.notify(
-            "notifications/elicitation/complete", to_wire(params, asker.revision)
-        )
+        await asker.exchange.notify(COMPLETE, to_wire(params, asker.revision))
 
 
 async def sample(

@@ -9,20 +9,23 @@ from mcp_trio.wire import REVISIONS
 
 
 class NobodyListens:
-    """An exchange that drops everything without waiting."""
+    """An exchange that notes everything without waiting."""
+
+    def __init__(self):
+        self.told = []
 
     async def notify(self, method, params):
-        pass
+        self.told.append(params)
 
     async def keep_alive(self):
         pass
 
 
-def context(*, token=None, level=None):
+def context(*, token=None, level=None, revision=REVISIONS[0]):
     return Context(
         request_id=1,
         method="tools/call",
-        revision=REVISIONS[0],
+        revision=revision,
         exchange=NobodyListens(),
         scope=trio.CancelScope(),
         progress_token=token,
@@ -44,3 +47,13 @@ async def test_a_handler_that_only_reports_can_be_cancelled_whoever_listens(toke
             scope.cancel()
             await say()
         assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+async def test_progress_has_a_message_since_there_are_such(revision):
+    handler = context(token="t", revision=revision)
+    await handler.progress(1, 2, "half")
+    told = {"progressToken": "t", "progress": 1, "total": 2}
+    assert handler.exchange.told == [
+        told if revision is REVISIONS[-1] else {**told, "message": "half"}
+    ]

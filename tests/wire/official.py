@@ -236,6 +236,8 @@ class Conversation:
     """Everything that was wrong so far."""
     judged: int = 0
     """Messages that were looked at."""
+    wrong: int = 0
+    """Those of them with a fault, or with several."""
     said: set[tuple[Sender, str]] = attrs.field(factory=set[tuple[Sender, str]])
     """Who has sent what: methods, and `result`s and `error`s by what they answer."""
     unreadable: int = 0
@@ -259,21 +261,21 @@ class Conversation:
             message: as decoded from JSON.
             judge: False for what a test says wrong on purpose.
         """
-        if isinstance(message, list):
-            self._hear_batch(sender, message, judge=judge)
+        if not isinstance(message, list):
+            faults = self._faults(sender, message)
+        elif message and "JSONRPCBatchRequest" in self.official.types:
+            for item in message:
+                self.hear(sender, item, judge=judge)
             return
-        faults = self._faults(sender, message)
+        else:
+            faults = [": a batch"]
+            for item in message:
+                self._faults(sender, item)
         if judge:
             self.judged += 1
+            self.wrong += bool(faults)
             told = json.dumps(message)[:300]
             self.faults += [f"{self.revision} {sender} {fault} in {told}" for fault in faults]
-
-    def _hear_batch(self, sender: Sender, batch: list[object], *, judge: bool) -> None:
-        types = self.official.types
-        if judge and not (batch and "JSONRPCBatchRequest" in types):
-            self.faults.append(f"{self.revision} {sender} sends a batch")
-        for item in batch:
-            self.hear(sender, item, judge=judge)
 
     def _faults(self, sender: Sender, message: object) -> list[str]:
         if not isinstance(message, dict):
