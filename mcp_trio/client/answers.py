@@ -27,14 +27,13 @@ from mcp_trio.session.dispatch import handler_failed, sole_cause
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.wire import METHODS, ClientCapabilities, JSONObject, Revision
 from mcp_trio.wire.converter import from_wire, to_wire
-from mcp_trio.wire.elicitation import ElicitParams, ElicitResult, forms_exist, pages_exist
+from mcp_trio.wire.elicitation import ElicitParams, ElicitResult, pages_exist
 from mcp_trio.wire.roots import ListRootsResult, Root
 from mcp_trio.wire.rounds import ASK_METHODS, InputRequest, InputRequiredResult
 from mcp_trio.wire.sampling import (
     CreateMessageParams,
     CreateMessageResult,
     message_fault,
-    tool_use_exists,
 )
 
 Sampler: TypeAlias = Callable[
@@ -75,8 +74,7 @@ class ClientCallbacks:
         sampling: JSONObject | None = None
         if self.sampling is not None:
             details = {"tools": self.sampling_tools, "context": self.sampling_context}
-            known = tool_use_exists(revision)
-            sampling = {name: {} for name, offered in details.items() if offered and known}
+            sampling = {name: {} for name, offered in details.items() if offered}
         return to_wire(
             ClientCapabilities(
                 sampling=sampling,
@@ -87,16 +85,17 @@ class ClientCallbacks:
         )
 
     def _elicitation(self, revision: Revision) -> JSONObject | None:
-        if not pages_exist(revision):
-            return {} if self.elicitation is not None and forms_exist(revision) else None
-        modes = {"form": self.elicitation, "url": self.elicitation_url}
+        # A client that only opens pages has nothing to declare where there are none.
+        url = self.elicitation_url if pages_exist(revision) else None
+        modes = {"form": self.elicitation, "url": url}
         declared: JSONObject = {mode: {} for mode, answer in modes.items() if answer is not None}
         return declared or None
 
     def _roots(self, revision: Revision) -> JSONObject | None:
         if self.roots is None:
             return None
-        return {"listChanged": True} if "roots/list" in live_methods(revision) else {}
+        told = METHODS["notifications/roots/list_changed"].exists_in(revision)
+        return {"listChanged": True} if told else {}
 
 
 def live_methods(revision: Revision) -> frozenset[str]:
@@ -265,7 +264,7 @@ class Answers:
         answer = _as_result(made)
         if answer.action != "accept":
             answer = attrs.evolve(answer, content=None)
-        elif not validator.is_valid(answer.content or {}):
+        elif not (validator.is_valid(answer.content or {}) and _is_flat(answer.content or {})):
             raise ValueError("what was filled in does not fit the form")
         return to_wire(answer, revision)
 
@@ -273,6 +272,16 @@ class Answers:
 async def _called(function: Callable[..., object], *args: object) -> Any:
     made = function(*args)
     return await made if inspect.isawaitable(made) else made
+
+
+def _is_flat(content: JSONObject) -> bool:
+    """Tell whether an answer holds only what a form can be filled in with (F4)."""
+    return all(
+        all(isinstance(item, str) for item in cast("list[object]", value))
+        if isinstance(value, list)
+        else isinstance(value, str | int | float)
+        for value in content.values()
+    )
 
 
 def _as_result(made: ElicitResult | JSONObject) -> ElicitResult:

@@ -1,4 +1,8 @@
-"""The JSON Schema subset of forms: flat, primitive, and smaller in the first revision (F4)."""
+"""The JSON Schema subset of forms: flat, primitive, and smaller in the first revision (F4).
+
+What a handler gives is checked, then written anew with nothing in it but what the schema
+of the protocol has a place for; the answer is still checked against all of it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,19 @@ from mcp_trio.wire.basic import JSONObject
 from mcp_trio.wire.elicitation import rich_forms
 
 _COMMON = {"type", "title", "description", "default"}
+_CHOICE = _COMMON | {"enum", "enumNames", "oneOf"}
 _KEYWORDS = {
-    "string": _COMMON | {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
+    "string": _COMMON | {"minLength", "maxLength", "format"},
     "number": _COMMON | {"minimum", "maximum"},
     "integer": _COMMON | {"minimum", "maximum"},
     "boolean": _COMMON,
     "array": _COMMON | {"minItems", "maxItems", "items"},
+}
+_DEFAULTS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int, float),
+    "boolean": (bool,),
 }
 _FORMATS = {"email", "uri", "date", "date-time"}
 _FIRST_DEFAULT = {"boolean"}
@@ -39,19 +50,41 @@ def form_fault(schema: JSONObject) -> str | None:
 
 def _field_fault(field: JSONObject) -> str | None:
     kind = field.get("type")
-    if kind not in _KEYWORDS:
+    if not isinstance(kind, str) or kind not in _KEYWORDS:
         return "a field of a form is a string, a number, a boolean or a choice"
+    if "default" in field and not _is_default(field["default"], kind):
+        return "its default is of another type"
     if kind == "array":
         items = field.get("items")
         if not isinstance(items, dict) or not ("enum" in items or "anyOf" in items):
             return "an array in a form is a choice of several: its items have enum or anyOf"
         field = cast("JSONObject", items)
-    options = field.get("enum", [])
-    if not isinstance(options, list) or not all(
+        if "enum" in field:
+            return None if _all_strings(field["enum"]) else _NO_OPTIONS
+        return None if _all_titled(field["anyOf"]) else _NO_OPTIONS
+    fits = _all_strings(field.get("enum", [])) and _all_titled(field.get("oneOf", []))
+    return None if fits else _NO_OPTIONS
+
+
+def _is_default(value: object, kind: str) -> bool:
+    return _all_strings(value) if kind == "array" else type(value) in _DEFAULTS[kind]
+
+
+_NO_OPTIONS = "the options of a choice are strings"
+
+
+def _all_strings(options: object) -> bool:
+    return isinstance(options, list) and all(
         isinstance(option, str) for option in cast("list[object]", options)
-    ):
-        return "the options of a choice are strings"
-    return None
+    )
+
+
+def _all_titled(options: object) -> bool:
+    """Tell whether each option is a constant string, with or without a title."""
+    return isinstance(options, list) and all(
+        isinstance(option, dict) and isinstance(cast("JSONObject", option).get("const"), str)
+        for option in cast("list[object]", options)
+    )
 
 
 def form_on_wire(schema: JSONObject, revision: Revision) -> JSONObject:
@@ -72,20 +105,46 @@ def form_on_wire(schema: JSONObject, revision: Revision) -> JSONObject:
 
 def _field(field: JSONObject, *, rich: bool) -> JSONObject:
     kind = cast("str", field["type"])
-    sent = {key: value for key, value in field.items() if key in _KEYWORDS[kind]}
+    known = _CHOICE if kind == "string" and field.keys() & {"enum", "oneOf"} else _KEYWORDS[kind]
+    sent = {key: value for key, value in field.items() if key in known}
     if sent.get("format", "email") not in _FORMATS:
         del sent["format"]
-    if rich:
-        return sent
     if kind == "array":
-        raise _no_choice()
+        if not rich:
+            raise _no_choice()
+        sent["items"] = _items(cast("JSONObject", field["items"]))
+    elif "enum" in sent:
+        sent.pop("oneOf", None)
+    elif "oneOf" in sent:
+        sent.pop("enumNames", None)
+        sent["oneOf"] = _titled(sent["oneOf"])
+    return sent if rich else _first(kind, sent)
+
+
+def _first(kind: str, sent: JSONObject) -> JSONObject:
+    """The field as the first revision with forms has it."""
     if kind not in _FIRST_DEFAULT:
         sent.pop("default", None)
     options = cast("list[JSONObject] | None", sent.pop("oneOf", None))
     if options is not None:
-        sent["enum"] = [option.get("const") for option in options]
-        sent["enumNames"] = [option.get("title", option.get("const")) for option in options]
+        sent["enum"] = [option["const"] for option in options]
+        sent["enumNames"] = [option["title"] for option in options]
     return sent
+
+
+def _items(items: JSONObject) -> JSONObject:
+    """What the options of a choice of several are."""
+    if "enum" in items:
+        return {"type": "string", "enum": items["enum"]}
+    return {"anyOf": _titled(items["anyOf"])}
+
+
+def _titled(options: object) -> list[JSONObject]:
+    """Options, each with a title; one without is called what it is."""
+    return [
+        {"const": option["const"], "title": option.get("title", option["const"])}
+        for option in cast("list[JSONObject]", options)
+    ]
 
 
 def _no_choice() -> MissingCapabilityError:

@@ -30,7 +30,7 @@ from mcp_trio.wire.basic import EmptyResult
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.lifecycle import InitializeParams
 from mcp_trio.wire.notices import LOG_LEVELS, SetLevelParams
-from mcp_trio.wire.revisions import BY_DATE, HANDSHAKE, Structured
+from mcp_trio.wire.revisions import BY_DATE, HANDSHAKE
 
 _EVENTS = {"initialize": Event.INITIALIZE, "ping": Event.PING}
 
@@ -121,17 +121,8 @@ class HandshakeEra:
         result: object,
         facts: ServerFacts,  # noqa: ARG002 - the contract
     ) -> JSONObject:
-        """Project the result onto the revision; nothing is added in this era.
-
-        A result that came from a peer of another era leaves its type behind (B7).
-        """
-        sealed = to_wire(result, self.revision)
-        sealed.pop("resultType", None)
-        if self.revision.structured is Structured.OBJECT and not isinstance(
-            sealed.get("structuredContent", {}), dict
-        ):
-            del sealed["structuredContent"]
-        return sealed
+        """Project the result onto the revision; nothing is added in this era."""
+        return to_wire(result, self.revision)
 
     def fault(self, error: MCPError) -> MCPError:
         """Say in codes of this era that the client lacks something: the method, or a part of it."""

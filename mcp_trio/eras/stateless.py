@@ -39,7 +39,6 @@ from mcp_trio.wire.meta import (
 )
 from mcp_trio.wire.notices import LOG_LEVELS
 from mcp_trio.wire.revisions import BY_DATE
-from mcp_trio.wire.rounds import InputRequiredResult
 
 __all__ = ["StatelessEra", "admit", "era_for", "unsupported"]
 
@@ -54,10 +53,8 @@ class StatelessEra:
         self._info: tuple[ServerFacts, JSONObject] | None = None
 
     def seal(self, method: Method, result: object, facts: ServerFacts) -> JSONObject:  # noqa: ARG002 - the contract
-        """Add what every result of this era carries: its type, and who answers (B6)."""
+        """Add who answers, which every result of this era carries."""
         sealed = to_wire(result, self.revision)
-        asks = isinstance(result, InputRequiredResult)
-        sealed["resultType"] = "input_required" if asks else "complete"
         meta = sealed.get("_meta")
         info = {SERVER_INFO: self._server_info(facts)}
         sealed["_meta"] = {**cast("JSONObject", meta), **info} if meta else info

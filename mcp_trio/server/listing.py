@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
 from mcp_trio.jsonrpc import codec
 from mcp_trio.session.middleware import Authorizer
-from mcp_trio.wire import JSONObject, Revision, Tool
+from mcp_trio.wire import Revision, Tool
 from mcp_trio.wire.converter import to_wire
-from mcp_trio.wire.revisions import Structured
 
 
 class Listed(Protocol):
@@ -76,7 +75,7 @@ class Listing(Generic[L]):
 
     def encoded(self, revision: Revision, names: Iterable[str]) -> msgspec.Raw:
         """The encoded array of these entries, in a revision's terms. Not kept."""
-        return codec.raw([project(self.entries[name].definition, revision) for name in names])
+        return codec.raw([to_wire(self.entries[name].definition, revision) for name in names])
 
     def tool_headers(self, name: str) -> tuple[ParamHeader, ...]:
         """The mirrored arguments of a tool; none for an unknown one."""
@@ -93,16 +92,3 @@ class Listing(Generic[L]):
                 found = ()  # clients drop such a tool; a call that comes anyway has no headers
             self._headers[name] = found
         return found
-
-
-def project(definition: object, revision: Revision) -> JSONObject:
-    """A definition in a revision's terms; an output schema it cannot have is left out."""
-    plain = to_wire(definition, revision)
-    output = plain.get("outputSchema")
-    if (
-        revision.structured is Structured.OBJECT
-        and isinstance(output, dict)
-        and cast("JSONObject", output).get("type") != "object"
-    ):
-        del plain["outputSchema"]
-    return plain

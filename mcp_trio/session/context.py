@@ -20,7 +20,7 @@ from mcp_trio.session.questions import SamplingOptions
 from mcp_trio.session.targets import target_of
 from mcp_trio.wire import ClientCapabilities, Implementation, JSONObject, RequestId, Revision
 from mcp_trio.wire.converter import from_wire, to_wire
-from mcp_trio.wire.notices import LOG_LEVELS, ProgressParams
+from mcp_trio.wire.notices import LOG_LEVELS, LogParams, ProgressParams
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import CreateMessageResult, SamplingMessage
 
@@ -183,11 +183,10 @@ class Context:
         await trio.lowlevel.checkpoint()
         if self.progress_token is None or self.asking.over or not self._grows(value):
             return
-        told = ProgressParams(
+        params = ProgressParams(
             progress_token=self.progress_token, progress=value, total=total, message=message
         )
-        params = to_wire(told, self.revision)
-        await self.exchange.notify("notifications/progress", params)
+        await self.exchange.notify("notifications/progress", to_wire(params, self.revision))
 
     def _grows(self, value: float) -> bool:
         if self._progress is not None and value <= self._progress:
@@ -374,7 +373,5 @@ class Context:
         await trio.lowlevel.checkpoint()
         if wanted is None or self.asking.over or severity < LOG_LEVELS.index(wanted):
             return
-        params: JSONObject = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
-        await self.exchange.notify("notifications/message", params)
+        params = LogParams(level=level, data=data, logger=logger)
+        await self.exchange.notify("notifications/message", to_wire(params, self.revision))

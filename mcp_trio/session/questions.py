@@ -23,14 +23,13 @@ from mcp_trio.eras.rounds import MAX_KEY, Ask
 from mcp_trio.errors import InvalidParamsError, URLRequiredError
 from mcp_trio.session.asking import Asking
 from mcp_trio.session.forms import Elicited, Form
-from mcp_trio.wire import JSONObject, Revision
+from mcp_trio.wire import METHODS, JSONObject, Revision
 from mcp_trio.wire.basic import EmptyParams
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.elicitation import (
     ElicitationCompleteParams,
     ElicitParams,
     ElicitResult,
-    pages_have_ids,
 )
 from mcp_trio.wire.roots import ListRootsResult, Root
 from mcp_trio.wire.sampling import (
@@ -45,6 +44,7 @@ from mcp_trio.wire.sampling import (
 from mcp_trio.wire.tools import Tool
 
 T = TypeVar("T")
+COMPLETE = "notifications/elicitation/complete"
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -145,15 +145,20 @@ def _page(asker: Asker, message: str, url: str, elicitation_id: str | None) -> E
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a page to visit has an http or https URL")
     check_page(asker.capabilities, asker.revision)
-    id_ = (elicitation_id or secrets.token_urlsafe(16)) if pages_have_ids(asker.revision) else None
+    # A visit has an id where its end is told.
+    id_ = (elicitation_id or secrets.token_urlsafe(16)) if _ends_are_told(asker) else None
     return ElicitParams(message=message, mode="url", url=url, elicitation_id=id_)
+
+
+def _ends_are_told(asker: Asker) -> bool:
+    return METHODS[COMPLETE].exists_in(asker.revision)
 
 
 async def require_url(
     asker: Asker, message: str, url: str, elicitation_id: str | None, key: str | None
 ) -> Elicited[None]:
     """See `Context.require_url`."""
-    if not pages_have_ids(asker.revision):
+    if not _ends_are_told(asker):
         return await elicit_url(asker, message, url, elicitation_id, key)
     params = _page(asker, message, url, elicitation_id)
     raise URLRequiredError(
@@ -164,11 +169,9 @@ async def require_url(
 
 async def elicitation_completed(asker: Asker, elicitation_id: str) -> None:
     """See `Context.elicitation_completed`."""
-    if pages_have_ids(asker.revision) and opens_pages(asker.capabilities, asker.revision):
+    if _ends_are_told(asker) and opens_pages(asker.capabilities, asker.revision):
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
-        await asker.exchange.notify(
-            "notifications/elicitation/complete", to_wire(params, asker.revision)
-        )
+        await asker.exchange.notify(COMPLETE, to_wire(params, asker.revision))
 
 
 async def sample(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
-from mcp_trio.wire.marks import optional
+from mcp_trio.wire.marks import Before, defaulted, optional
 from mcp_trio.wire.revisions import R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28
 
 JSONObject: TypeAlias = dict[str, object]
@@ -40,14 +40,19 @@ class Implementation:
     icons: list[Icon] | None = optional(since=R2025_11_25)
 
 
+def _bare(_details: JSONObject) -> JSONObject:
+    """The declaration of a capability before it had details."""
+    return {}
+
+
 @attrs.frozen(kw_only=True)
 class ClientCapabilities:
     """What a client can be asked for. Present means supported, the value holds details."""
 
     experimental: JSONObject | None = optional()
     roots: JSONObject | None = optional()
-    sampling: JSONObject | None = optional()
-    elicitation: JSONObject | None = optional(since=R2025_06_18)
+    sampling: JSONObject | None = optional(before=Before(R2025_11_25, _bare))
+    elicitation: JSONObject | None = optional(since=R2025_06_18, before=Before(R2025_11_25, _bare))
     tasks: JSONObject | None = optional(since=R2025_11_25, until=R2025_11_25)
     extensions: JSONObject | None = optional(since=R2025_11_25)
 
@@ -68,8 +73,12 @@ class ServerCapabilities:
 
 @attrs.frozen(kw_only=True)
 class EmptyResult:
-    """A result that says only: done."""
+    """A result that says only: done.
 
+    `result_type` is, as in every result of a server, what kind of result it is (B6).
+    """
+
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from mcp_trio.wire.basic import JSONObject
-from mcp_trio.wire.marks import optional
-from mcp_trio.wire.revisions import R2025_06_18
+from mcp_trio.wire.marks import defaulted, optional
+from mcp_trio.wire.revisions import R2025_06_18, R2026_07_28
 
 MAX_VALUES = 100
 """Suggestions in one answer."""
@@ -61,5 +61,6 @@ class CompleteResult:
     """What `completion/complete` answers."""
 
     completion: Completion
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])

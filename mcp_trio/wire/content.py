@@ -23,7 +23,7 @@ class Annotations:
     last_modified: str | None = optional(since=R2025_06_18)
 
 
-@kind("text")
+@kind("text", lambda block: block.text)
 @attrs.frozen(kw_only=True)
 class TextContent:
     """Plain text."""
@@ -33,7 +33,7 @@ class TextContent:
     meta: JSONObject | None = optional(name="_meta", since=R2025_06_18)
 
 
-@kind("image")
+@kind("image", lambda block: f"[image, {block.mime_type}]")
 @attrs.frozen(kw_only=True)
 class ImageContent:
     """A picture, base64."""
@@ -44,7 +44,11 @@ class ImageContent:
     meta: JSONObject | None = optional(name="_meta", since=R2025_06_18)
 
 
-@kind("audio", since=R2025_03_26)
+def _audio(block: AudioContent) -> str:
+    return f"[audio, {block.mime_type}, {len(block.data) * 3 // 4} bytes]"
+
+
+@kind("audio", _audio, since=R2025_03_26)
 @attrs.frozen(kw_only=True)
 class AudioContent:
     """Sound, base64."""
@@ -66,7 +70,7 @@ class ResourceContents:
     meta: JSONObject | None = optional(name="_meta", since=R2025_06_18)
 
 
-@kind("resource")
+@kind("resource", lambda block: f"[resource {block.resource.uri}]")
 @attrs.frozen(kw_only=True)
 class EmbeddedResource:
     """A resource carried inside the message."""
@@ -76,7 +80,7 @@ class EmbeddedResource:
     meta: JSONObject | None = optional(name="_meta", since=R2025_06_18)
 
 
-@kind("resource_link", since=R2025_06_18)
+@kind("resource_link", lambda link: f"{link.title or link.name}: {link.uri}", since=R2025_06_18)
 @attrs.frozen(kw_only=True)
 class ResourceLink:
     """A pointer to a resource that the client may read."""
@@ -95,18 +99,3 @@ class ResourceLink:
 ContentBlock: TypeAlias = (
     TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceLink
 )
-
-
-def as_text(block: ContentBlock) -> str:
-    """Say in words what a peer of an older revision cannot be sent."""
-    match block:
-        case TextContent():
-            return block.text
-        case AudioContent():
-            return f"[audio, {block.mime_type}, {len(block.data) * 3 // 4} bytes]"
-        case ResourceLink():
-            return f"{block.title or block.name}: {block.uri}"
-        case ImageContent():
-            return f"[image, {block.mime_type}]"
-        case EmbeddedResource():
-            return f"[resource {block.resource.uri}]"

@@ -21,8 +21,19 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from mcp_trio.errors import InvalidParamsError
 from mcp_trio.wire.basic import JSONObject
-from mcp_trio.wire.content import ContentBlock, as_text
-from mcp_trio.wire.marks import ALWAYS, KIND, KIND_SINCE, NAME, SINCE, UNTIL
+from mcp_trio.wire.content import ContentBlock, TextContent
+from mcp_trio.wire.marks import (
+    ABSENT,
+    ALWAYS,
+    BEFORE,
+    KIND,
+    KIND_SINCE,
+    NAME,
+    SINCE,
+    UNTIL,
+    Before,
+    in_words,
+)
 from mcp_trio.wire.revisions import REVISIONS, Revision
 from mcp_trio.wire.sampling import SamplingBlock, SamplingBlocks
 
@@ -86,19 +97,39 @@ def _is_id_or_token(target: Any) -> bool:
     return set(get_args(target)) - {types.NoneType} == {int, str}
 
 
-def _overrides(cls: type, revision: Revision) -> dict[str, Any]:
+def _overrides(cls: type, converter: cattrs.Converter, revision: Revision) -> dict[str, Any]:
     marks: dict[str, Any] = {}
-    for field in attrs.fields(cls):
+    for field in attrs.fields(attrs.resolve_types(cls)):
         if field.name == EXTRA:
             marks[field.name] = override(omit=True)
             continue
+        before = _shaped(field, revision)
         marks[field.name] = override(
             rename=wire_name(field),
             omit=not in_revision(field, revision),
             omit_if_default=field.default is not attrs.NOTHING
             and not field.metadata.get(ALWAYS, False),
+            unstruct_hook=None
+            if before is None
+            else _shaping(before, converter.get_unstructure_hook(field.type)),
         )
     return marks
+
+
+def _shaped(field: attrs.Attribute[Any], revision: Revision) -> Before | None:
+    """What the revision takes only after a change of its value, if this field is such."""
+    before: Before | None = field.metadata.get(BEFORE)
+    return (
+        before if before and in_revision(field, revision) and revision < before.revision else None
+    )
+
+
+def _shaping(before: Before, plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def unstructure(value: Any) -> Any:
+        shaped = before.shape(value)
+        return ABSENT if shaped is ABSENT else plain(shaped)
+
+    return unstructure
 
 
 def _wire_names(cls: Any) -> frozenset[str]:
@@ -212,11 +243,14 @@ def _is_list(target: Any) -> bool:
 
 def _register_classes(converter: cattrs.Converter, revision: Revision) -> None:
     def unstructure_class(cls: Any) -> Callable[[Any], Any]:
-        plain = make_dict_unstructure_fn(cls, converter, **_overrides(cls, revision))
         tag = getattr(cls, KIND, None)
         since = getattr(cls, KIND_SINCE, None)
         if since is not None and not revision >= since:
-            return lambda value: {"type": "text", "text": as_text(value)}
+            return _as_text(converter)
+        plain = make_dict_unstructure_fn(cls, converter, **_overrides(cls, converter, revision))
+        shaped = [wire_name(f) for f in attrs.fields(cls) if _shaped(f, revision)]
+        if shaped:
+            plain = _without_absent(plain, shaped)
         if tag is not None:
             return lambda value: {"type": tag, **plain(value)}
         if _keeps_extra(cls):
@@ -246,6 +280,29 @@ def _register_classes(converter: cattrs.Converter, revision: Revision) -> None:
 
     converter.register_unstructure_hook_factory(_is_wire_class, unstructure_class)
     converter.register_structure_hook_factory(_is_wire_class, structure_class)
+
+
+def _as_text(converter: cattrs.Converter) -> Callable[[Any], Any]:
+    """Write a block that the revision does not have; who shall see it stays the same."""
+
+    def unstructure(value: Any) -> Any:
+        notes = getattr(value, "annotations", None)
+        return converter.unstructure(TextContent(text=in_words(value), annotations=notes))
+
+    return unstructure
+
+
+def _without_absent(plain: Callable[[Any], Any], shaped: list[str]) -> Callable[[Any], Any]:
+    """Leave out what came to nothing on its way to the revision."""
+
+    def unstructure(value: Any) -> Any:
+        made = plain(value)
+        for name in shaped:
+            if made.get(name) is ABSENT:
+                del made[name]
+        return made
+
+    return unstructure
 
 
 _CONVERTERS: dict[Revision, cattrs.Converter] = {}

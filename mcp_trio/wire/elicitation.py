@@ -49,11 +49,6 @@ def pages_exist(revision: Revision) -> bool:
     return revision >= R2025_11_25
 
 
-def pages_have_ids(revision: Revision) -> bool:
-    """Tell whether a visit to a page has an id, by which its end is told."""
-    return revision is R2025_11_25
-
-
 def rich_forms(revision: Revision) -> bool:
     """Tell whether forms have defaults everywhere, titled options and several choices."""
     return revision >= R2025_11_25

@@ -45,5 +45,6 @@ class DiscoverResult:
     instructions: str | None = optional()
     ttl_ms: int = defaulted(0, since=R2026_07_28)
     cache_scope: str = defaulted("private", since=R2026_07_28)
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])

@@ -1,8 +1,9 @@
 """How a wire class says what travels, under which name and in which revisions.
 
 One attrs class serves all five revisions; what differs is written on the field or
-class as `since` (first revision that has it) and `until` (last one). Only
-`converter` reads the marks.
+class: `since` (first revision that has it), `until` (last one), `before` (what older
+ones make of a field's value) and `words` (what ones without a block are told instead).
+Only `converter` reads the marks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ NAME = "mcp_trio.name"
 SINCE = "mcp_trio.since"
 UNTIL = "mcp_trio.until"
 ALWAYS = "mcp_trio.always"
+BEFORE = "mcp_trio.before"
 
 
 class Absent(enum.Enum):
@@ -29,8 +31,27 @@ class Absent(enum.Enum):
 
 
 ABSENT = Absent.ABSENT
+
+
+@attrs.frozen
+class Before:
+    """Revisions older than this one take only some values of a field.
+
+    They are sent what `shape` makes of the value; ABSENT leaves the field out.
+    """
+
+    revision: Revision
+    shape: Callable[[Any], object]
+
+
 KIND = "__mcp_trio_kind__"
 KIND_SINCE = "__mcp_trio_since__"
+WORDS = "__mcp_trio_words__"
+
+
+def required(*, before: Before) -> Any:
+    """A field that is always there. One without marks needs none of this."""
+    return attrs.field(metadata={BEFORE: before})
 
 
 def optional(
@@ -38,6 +59,7 @@ def optional(
     name: str | None = None,
     since: Revision | None = None,
     until: Revision | None = None,
+    before: Before | None = None,
     nullable: bool = False,
 ) -> Any:
     """A field that is left out of the message while it is None.
@@ -46,7 +68,7 @@ def optional(
     """
     return attrs.field(
         default=ABSENT if nullable else None,
-        metadata={NAME: name, SINCE: since, UNTIL: until},
+        metadata={NAME: name, SINCE: since, UNTIL: until, BEFORE: before},
     )
 
 
@@ -65,12 +87,27 @@ def defaulted(
     )
 
 
-def kind(tag: str, *, since: Revision | None = None) -> Callable[[type[T]], type[T]]:
-    """Mark a member of a union that is told apart by its `type` key."""
+def kind(
+    tag: str, words: Callable[[Any], str], *, since: Revision | None = None
+) -> Callable[[type[T]], type[T]]:
+    """Mark a member of a union that is told apart by its `type` key.
+
+    Args:
+        tag: the value of the key.
+        words: says in a text what a peer is told that cannot be sent the block itself.
+        since: the first revision that has it; in older ones it travels as that text.
+    """
 
     def mark(cls: type[T]) -> type[T]:
         setattr(cls, KIND, tag)
         setattr(cls, KIND_SINCE, since)
+        setattr(cls, WORDS, words)
         return cls
 
     return mark
+
+
+def in_words(block: object) -> str:
+    """What a block says to a peer that cannot be sent it."""
+    words: Callable[[object], str] = getattr(type(block), WORDS)
+    return words(block)

@@ -42,6 +42,7 @@ class ListPromptsResult:
     next_cursor: str | None = optional()
     ttl_ms: int = defaulted(0, since=R2026_07_28)
     cache_scope: str = defaulted("private", since=R2026_07_28)
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])
 
@@ -69,5 +70,6 @@ class GetPromptResult:
 
     messages: list[PromptMessage]
     description: str | None = optional()
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])

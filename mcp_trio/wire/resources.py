@@ -49,6 +49,7 @@ class ListResourcesResult:
     next_cursor: str | None = optional()
     ttl_ms: int = defaulted(0, since=R2026_07_28)
     cache_scope: str = defaulted("private", since=R2026_07_28)
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])
 
@@ -62,6 +63,7 @@ class ListResourceTemplatesResult:
     next_cursor: str | None = optional()
     ttl_ms: int = defaulted(0, since=R2026_07_28)
     cache_scope: str = defaulted("private", since=R2026_07_28)
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])
 
@@ -81,6 +83,7 @@ class ReadResourceResult:
     contents: list[ResourceContents]
     ttl_ms: int = defaulted(0, since=R2026_07_28)
     cache_scope: str = defaulted("private", since=R2026_07_28)
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])
 

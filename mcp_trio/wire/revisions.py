@@ -7,17 +7,7 @@ a peer are looked up here and never ordered.
 
 from __future__ import annotations
 
-import enum
-
 import attrs
-
-
-class Structured(enum.Enum):
-    """What `structuredContent` and `outputSchema` may hold."""
-
-    NONE = "none"
-    OBJECT = "object"
-    ANY = "any"
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -34,7 +24,6 @@ class Revision:
     """JSON-RPC arrays are accepted."""
     version_header: bool = False
     """HTTP requests after the opening one carry `MCP-Protocol-Version`."""
-    structured: Structured = Structured.NONE
     resumable: bool = False
     """SSE streams carry event ids and can be resumed with `Last-Event-ID`."""
     priming: bool = False
@@ -56,14 +45,11 @@ class Revision:
 
 R2024_11_05 = Revision(date="2024-11-05", age=0)
 R2025_03_26 = Revision(date="2025-03-26", age=1, batches=True, resumable=True)
-R2025_06_18 = Revision(
-    date="2025-06-18", age=2, version_header=True, structured=Structured.OBJECT, resumable=True
-)
+R2025_06_18 = Revision(date="2025-06-18", age=2, version_header=True, resumable=True)
 R2025_11_25 = Revision(
     date="2025-11-25",
     age=3,
     version_header=True,
-    structured=Structured.OBJECT,
     resumable=True,
     priming=True,
 )
@@ -72,7 +58,6 @@ R2026_07_28 = Revision(
     age=4,
     stateless=True,
     version_header=True,
-    structured=Structured.ANY,
     resource_not_found=-32602,
 )
 

@@ -6,7 +6,7 @@ import attrs
 
 from mcp_trio.wire.basic import JSONObject
 from mcp_trio.wire.marks import optional
-from mcp_trio.wire.revisions import R2025_06_18
+from mcp_trio.wire.revisions import R2025_06_18, R2025_11_25
 
 
 @attrs.frozen(kw_only=True)
@@ -23,4 +23,4 @@ class ListRootsResult:
     """All places; none is an answer too."""
 
     roots: list[Root]
-    meta: JSONObject | None = optional(name="_meta")
+    meta: JSONObject | None = optional(name="_meta", until=R2025_11_25)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 from mcp_trio.wire.basic import JSONObject
-from mcp_trio.wire.marks import optional
+from mcp_trio.wire.marks import defaulted, optional
 
 ROUND_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests that may be answered by a question (R1)."""
@@ -32,6 +32,7 @@ class InputRequiredResult:
     input_requests: JSONObject | None = optional()
     """Each an `InputRequest` as it travels."""
     request_state: str | None = optional()
+    result_type: str = defaulted("input_required")
     meta: JSONObject | None = optional(name="_meta")
 
 

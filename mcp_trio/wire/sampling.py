@@ -1,7 +1,7 @@
 """Sampling: the server asks the client's model for a completion (F2, F3).
 
-Content is a list here whatever the revision; that older ones have one block to a message
-is written on the way out, in `messages_for` and the converter.
+Content is a list here whatever the revision. Older ones have one block to a message:
+`messages_for` makes several messages of one, and what still is a list becomes one text.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ import attrs
 
 from mcp_trio.wire.basic import JSONObject
 from mcp_trio.wire.content import AudioContent, ContentBlock, ImageContent, TextContent
-from mcp_trio.wire.marks import defaulted, kind, optional
-from mcp_trio.wire.revisions import R2025_11_25, Revision
-from mcp_trio.wire.tools import Tool
+from mcp_trio.wire.marks import Before, defaulted, in_words, kind, optional, required
+from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28, Revision
+from mcp_trio.wire.tools import Tool, object_only
 
 
-@kind("tool_use", since=R2025_11_25)
+def _use(block: ToolUseContent) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in block.input.items())
+    return f"[use of the tool {block.name}({arguments})]"
+
+
+@kind("tool_use", _use, since=R2025_11_25)
 @attrs.frozen(kw_only=True)
 class ToolUseContent:
     """The model wants a tool of the request to be used."""
@@ -29,14 +34,19 @@ class ToolUseContent:
     meta: JSONObject | None = optional(name="_meta")
 
 
-@kind("tool_result", since=R2025_11_25)
+def _result(block: ToolResultContent) -> str:
+    outcome = "failed" if block.is_error else "answered"
+    return "\n".join([f"[the tool {outcome}]", *(in_words(part) for part in block.content)])
+
+
+@kind("tool_result", _result, since=R2025_11_25)
 @attrs.frozen(kw_only=True)
 class ToolResultContent:
     """What a tool that the model wanted has answered."""
 
     tool_use_id: str
     content: list[ContentBlock] = defaulted(factory=list)
-    structured_content: object = optional(nullable=True)
+    structured_content: object = optional(before=Before(R2026_07_28, object_only), nullable=True)
     is_error: bool | None = optional()
     meta: JSONObject | None = optional(name="_meta")
 
@@ -48,12 +58,19 @@ SamplingBlocks: TypeAlias = list[SamplingBlock]
 """One block travels alone, several as an array; both are read."""
 
 
+def one_block(blocks: SamplingBlocks) -> SamplingBlocks:
+    """The same as one block, which is all that a message had at first."""
+    if len(blocks) == 1:
+        return blocks
+    return [TextContent(text="\n".join(in_words(block) for block in blocks))]
+
+
 @attrs.frozen(kw_only=True)
 class SamplingMessage:
     """One message to or from a model; `role` is user or assistant."""
 
     role: str
-    content: SamplingBlocks
+    content: SamplingBlocks = required(before=Before(R2025_11_25, one_block))
     meta: JSONObject | None = optional(name="_meta", since=R2025_11_25)
 
     @classmethod
@@ -113,7 +130,7 @@ class CreateMessageResult:
     """What the client's model said."""
 
     role: str
-    content: SamplingBlocks
+    content: SamplingBlocks = required(before=Before(R2025_11_25, one_block))
     model: str
     stop_reason: str | None = optional()
     meta: JSONObject | None = optional(name="_meta")

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import attrs
 import msgspec
 
 from mcp_trio.wire.basic import Icon, JSONObject
 from mcp_trio.wire.content import ContentBlock
-from mcp_trio.wire.marks import defaulted, optional
+from mcp_trio.wire.marks import ABSENT, Before, defaulted, optional, required
 from mcp_trio.wire.revisions import R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28
+
+
+def object_only(value: object) -> object:
+    """What structured content was at first: an object, or nothing."""
+    return cast("JSONObject", value) if isinstance(value, dict) else ABSENT
+
+
+def plain_schema(schema: JSONObject) -> JSONObject:
+    """A schema whose properties are all objects, as the first revisions want them.
+
+    `true` and `false` are schemas too; they are written out.
+    """
+    fields = schema.get("properties")
+    if not isinstance(fields, dict) or not any(
+        isinstance(field, bool) for field in cast("JSONObject", fields).values()
+    ):
+        return schema
+    spelled: dict[object, JSONObject] = {True: {}, False: {"not": {}}}
+    plain = {
+        name: spelled[field] if isinstance(field, bool) else field
+        for name, field in cast("JSONObject", fields).items()
+    }
+    return {**schema, "properties": plain}
+
+
+def object_schema(schema: JSONObject) -> object:
+    """A schema of objects, as the first revisions with output schemas want it, or nothing."""
+    return plain_schema(schema) if schema.get("type") == "object" else ABSENT
 
 
 @attrs.frozen(kw_only=True)
@@ -34,10 +64,12 @@ class Tool:
     """One tool as it is listed."""
 
     name: str
-    input_schema: JSONObject
+    input_schema: JSONObject = required(before=Before(R2026_07_28, plain_schema))
     title: str | None = optional(since=R2025_06_18)
     description: str | None = optional()
-    output_schema: JSONObject | None = optional(since=R2025_06_18)
+    output_schema: JSONObject | None = optional(
+        since=R2025_06_18, before=Before(R2026_07_28, object_schema)
+    )
     annotations: ToolAnnotations | None = optional(since=R2025_03_26)
     execution: ToolExecution | None = optional(since=R2025_11_25, until=R2025_11_25)
     icons: list[Icon] | None = optional(since=R2025_11_25)
@@ -61,6 +93,7 @@ class ListToolsResult:
     next_cursor: str | None = optional()
     ttl_ms: int = defaulted(0, since=R2026_07_28)
     cache_scope: str = defaulted("private", since=R2026_07_28)
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])
 
@@ -83,7 +116,10 @@ class CallToolResult:
     """
 
     content: list[ContentBlock] = defaulted(factory=list)
-    structured_content: object = optional(since=R2025_06_18, nullable=True)
+    structured_content: object = optional(
+        since=R2025_06_18, before=Before(R2026_07_28, object_only), nullable=True
+    )
     is_error: bool | None = optional()
+    result_type: str = defaulted("complete", since=R2026_07_28)
     meta: JSONObject | None = optional(name="_meta")
     extra: JSONObject = attrs.field(factory=dict[str, object])

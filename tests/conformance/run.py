@@ -3,10 +3,14 @@
 Installs the suite at the version that `suite/package-lock.json` pins; `benchmarks/node.py` says
 what that needs. What counts as good is written in `baseline.toml` and decided in `judge.py`;
 nothing here forgives.
+
+The suite holds our messages against the schemas of two revisions only. That every message in
+all five is what its official schema says is checked here too, as `tests/scenarios` does it.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 import tomllib
@@ -14,11 +18,17 @@ from pathlib import Path
 
 import click
 import trio
+import trio.testing
 
 from benchmarks.node import NodePackages, install
 from benchmarks.processes import ProgramError, output_of, serving
+from mcp_trio.wire import REVISIONS as ALL_REVISIONS
 from tests.conformance import everything_server
 from tests.conformance.judge import Report, judge, read_baseline, read_listing, read_results
+from tests.scenarios.everything import play
+from tests.scenarios.quarrels import TRANSPORTS, quarrel
+from tests.scenarios.worlds import TAPPED
+from tests.wire.official import Conversation
 
 HERE = Path(__file__).resolve().parent
 SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
@@ -70,16 +80,52 @@ def tell(report: Report) -> None:
         click.echo(f"  PROBLEM  {problem}")
 
 
-async def run() -> int:
-    """Run every revision; the number of problems."""
+def conversations() -> dict[str, list[Conversation]]:
+    """Everything our two sides can say, and all answers to what is wrong, by revision."""
+    logging.disable(logging.ERROR)  # what fails in there fails on purpose
+    talks = [(play, transport) for transport in TAPPED]
+    talks += [(quarrel, transport) for transport in TRANSPORTS]
+    return {
+        str(revision): [
+            trio.run(
+                talk,
+                revision,
+                transport,
+                clock=trio.testing.MockClock(autojump_threshold=0),
+            )
+            for talk, transport in talks
+        ]
+        for revision in ALL_REVISIONS
+    }
+
+
+def tell_messages(revision: str, talks: list[Conversation]) -> int:
+    """Print what is wrong with the messages of one revision; the number of bad conversations.
+
+    As with the suite's own check of shapes, a conversation counts once, not each message.
+    """
+    click.echo(
+        f"{revision}: {sum(talk.judged for talk in talks)} messages in {len(talks)} conversations, "
+        f"{sum(talk.wrong for talk in talks)} not as the official schema says"
+    )
+    for talk in talks:
+        for fault in talk.faults:
+            click.echo(f"  PROBLEM  {fault}")
+    return sum(bool(talk.faults) for talk in talks)
+
+
+async def run(heard: dict[str, list[Conversation]]) -> int:
+    """Run every revision of the suite and count its checks with ours; the number of problems."""
     suite = await install(HERE / "suite")
     reports = [await check(suite, revision) for revision in REVISIONS]
     for report in reports:
         tell(report)
-    failed = sum(len(report.problems) for report in reports)
-    click.echo(f"{sum(report.passed for report in reports)} passed, {failed} failed")
+    bad = sum([tell_messages(revision, talks) for revision, talks in heard.items()])
+    passed = sum(report.passed for report in reports) + sum(map(len, heard.values())) - bad
+    failed = sum(len(report.problems) for report in reports) + bad
+    click.echo(f"{passed} passed, {failed} failed")
     return failed
 
 
 if __name__ == "__main__":
-    sys.exit(min(trio.run(run), 1))
+    sys.exit(min(trio.run(run, conversations()), 1))

@@ -362,6 +362,32 @@ def test_a_form_is_sent_with_every_kind_of_choice_and_only_the_keywords_it_has()
     assert sent["score"] == {"type": "number", "default": 95.5}
 
 
+UNTIDY = {
+    "untitled": ({"type": "string", "oneOf": [{"const": "a"}]}, [{"const": "a", "title": "a"}]),
+    "described": (
+        {"type": "string", "oneOf": [{"const": "a", "title": "A", "description": "D"}]},
+        [{"const": "a", "title": "A"}],
+    ),
+}
+
+
+def test_options_are_sent_with_a_title_and_nothing_else():
+    fields = {name: given for name, (given, _) in UNTIDY.items()}
+    fields["many"] = {"type": "array", "items": {"type": "string", "anyOf": [{"const": "a"}]}}
+    fields["bare"] = {"type": "array", "items": {"enum": ["a"], "title": "T"}, "uniqueItems": True}
+    fields["long"] = {"type": "string", "enum": ["a"], "minLength": 1, "format": "email"}
+    fields["both"] = {"type": "string", "enum": ["a"], "oneOf": [{"const": "a"}]}
+    assert form_fault(form(fields)) is None
+    sent = form_on_wire(form(fields), R2025_11_25)["properties"]
+    for name, (_, options) in UNTIDY.items():
+        assert sent[name] == {"type": "string", "oneOf": options}
+    assert sent["many"] == {"type": "array", "items": {"anyOf": [{"const": "a", "title": "a"}]}}
+    assert sent["bare"] == {"type": "array", "items": {"type": "string", "enum": ["a"]}}
+    assert sent["long"] == sent["both"] == {"type": "string", "enum": ["a"]}
+    first = form_on_wire(form({"one": UNTIDY["untitled"][0]}), R2025_06_18)["properties"]
+    assert first["one"] == {"type": "string", "enum": ["a"], "enumNames": ["a"]}
+
+
 def test_the_first_revision_with_forms_gets_what_it_can_show():
     sent = form_on_wire(form(FIELDS), R2025_06_18)["properties"]
     assert sent["titled"] == {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}
@@ -383,6 +409,16 @@ def test_the_first_revision_with_forms_gets_what_it_can_show():
         form({"a": {"type": "array"}}),
         form({"a": {"type": "string", "enum": [1, 2]}}),
         form({"a": {"type": "string", "enum": "ab"}}),
+        form({"a": {"type": "string", "oneOf": [{"pattern": "a"}]}}),
+        form({"a": {"type": "string", "oneOf": [{"const": 1}]}}),
+        form({"a": {"type": "string", "oneOf": {"const": "a"}}}),
+        form({"a": {"type": "array", "items": {"anyOf": [{"const": None}]}}}),
+        form({"a": {"type": "array", "items": {"enum": [1]}}}),
+        form({"a": {"type": ["string", "null"]}}),
+        form({"a": {"type": "string", "default": None}}),
+        form({"a": {"type": "boolean", "default": 1}}),
+        form({"a": {"type": "integer", "default": True}}),
+        form({"a": {"type": "array", "items": {"enum": ["a"]}, "default": "a"}}),
     ],
 )
 def test_what_is_no_form_is_told(schema):

@@ -31,8 +31,8 @@ from mcp_trio.errors import (
     RequestCancelledError,
 )
 from mcp_trio.json_schema import SchemaError
-from mcp_trio.wire import REVISIONS, ImageContent, TextContent, Tool
-from mcp_trio.wire.elicitation import ElicitResult, forms_exist, pages_exist, pages_have_ids
+from mcp_trio.wire import METHODS, REVISIONS, ImageContent, TextContent, Tool
+from mcp_trio.wire.elicitation import ElicitResult, forms_exist, pages_exist
 from mcp_trio.wire.revisions import R2025_06_18, R2025_11_25, R2026_07_28
 from mcp_trio.wire.roots import Root
 from mcp_trio.wire.sampling import (
@@ -209,7 +209,7 @@ async def test_a_page_is_visited(transport, revision):
     async def visit(ctx: Context) -> str:
         visited = await ctx.elicit_url("Log in", "https://example.com/connect")
         assert visited.content is None
-        assert (visited.elicitation_id is not None) == pages_have_ids(ctx.revision)
+        assert (visited.elicitation_id is not None) == (ctx.revision is R2025_11_25)
         await ctx.elicitation_completed(visited.elicitation_id or "none")
         return visited.action
 
@@ -223,7 +223,7 @@ async def test_a_page_is_visited(transport, revision):
     async with world(server, transport, revision, callbacks) as client:
         assert await text_of(client, "visit") == "accept"
     assert (asked[0].url, asked[0].mode) == ("https://example.com/connect", "url")
-    assert (asked[0].elicitation_id is not None) == pages_have_ids(revision)
+    assert (asked[0].elicitation_id is not None) == (revision is R2025_11_25)
 
 
 @with_forms
@@ -489,14 +489,15 @@ async def test_a_callback_may_refuse_with_a_code(revision):
 
 
 @both_eras
-async def test_a_callback_is_held_to_the_form(revision):
+@pytest.mark.parametrize("more", [{"ok": 3}, {"x": {}}, {"x": None}, {"x": ["a", 1]}])
+async def test_a_callback_is_held_to_the_form_and_to_what_any_form_takes(revision, more):
     server, _ = make_server()
 
     @server.tool
     async def ask(ctx: Context) -> str:
         return str(await ctx.elicit("?", FORM))
 
-    callbacks = ClientCallbacks(elicitation=lambda _: {"ok": 3})
+    callbacks = ClientCallbacks(elicitation=lambda _: {"ok": True, **more})
     async with world(server, "memory", revision, callbacks) as client:
         with pytest.raises((RemoteError, ValueError)):
             await client.call_tool("ask")
@@ -1078,7 +1079,7 @@ async def test_a_page_that_is_required_ends_the_call_or_is_asked_for(transport, 
 
     callbacks = ClientCallbacks(elicitation_url=lambda _: ElicitResult(action="accept"))
     async with world(server, transport, revision, callbacks) as client:
-        if pages_have_ids(revision):
+        if METHODS["notifications/elicitation/complete"].exists_in(revision):
             with pytest.raises(RemoteError) as caught:
                 await client.call_tool("report")
             assert caught.value.rpc_code == -32042

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from mcp_trio import Context, RemoteError, RequestTimeoutError, ToolError
-from mcp_trio.wire.revisions import Structured
+from mcp_trio.wire.revisions import R2025_06_18
 from tests.http.tools import make_server
 from tests.scenarios.manifest import in_worlds, shows
 from tests.scenarios.worlds import WORLDS, world
@@ -24,7 +24,7 @@ async def test_listing_and_calling(transport, revision):
         assert names == ["add", "wait", "report", "fail", "needs_sampling", "echo"]
         result = await client.call_tool("add", {"a": 1, "b": 2})
         assert result.content[0].text == "3"
-        if revision.structured is not Structured.NONE:
+        if revision >= R2025_06_18:
             assert result.structured_content == {"result": 3}
         await client.ping()
 

@@ -4,8 +4,7 @@ import trio.testing
 
 from mcp_trio import Context
 from mcp_trio.errors import MCPError
-from mcp_trio.wire import TextContent, Tool
-from mcp_trio.wire.elicitation import pages_have_ids
+from mcp_trio.wire import METHODS, TextContent, Tool
 from mcp_trio.wire.sampling import SamplingMessage, ToolResultContent, ToolUseContent
 from tests.http.tools import make_server
 from tests.scenarios.manifest import scenario
@@ -163,7 +162,7 @@ async def test_a_visit_has_a_name_where_visits_have_names(transport, revision):
         question, reply = await asked(peer, "elicitation/create", "visit")
         params = question["params"]
         assert (params["mode"], params["url"]) == ("url", "https://example.com/x")
-        named = pages_have_ids(revision)
+        named = METHODS["notifications/elicitation/complete"].exists_in(revision)
         assert ("elicitationId" in params) is named
         answer = await reply({"action": "accept"})
         assert answer["result"]["content"][0]["text"] == "accept None"

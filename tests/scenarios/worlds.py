@@ -9,13 +9,17 @@ import httpx2
 import trio
 import trio.testing
 
-from mcp_trio import ClientOptions, MCPClient
+from mcp_trio import ClientOptions, MCPClient, MemoryTransport
 from mcp_trio.server.server import EOF_GRACE
 from mcp_trio.transports.http_sse import HTTPSSETransport
 from mcp_trio.transports.lines import LineTransport
+from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 from mcp_trio.wire import REVISIONS
+from tests.scenarios.recording import TappedHTTP, TappedStream, TappedTransport
 
 TRANSPORTS = ("memory", "stdio", "http", "websocket", "unix", "sse")
+TAPPED = ("memory", "stdio", "http")
+"""Transports on which every message can be heard."""
 WORLDS = [
     (transport, revision)
     for transport in TRANSPORTS
@@ -25,16 +29,26 @@ WORLDS = [
 
 
 @contextlib.asynccontextmanager
-async def world(server, transport, revision, callbacks=None):
-    """Serve, connect, and give the client."""
-    options = ClientOptions(revisions=(revision,))
+async def world(server, transport, revision, callbacks=None, *, tap=None, **options):
+    """Serve, connect, and give the client.
+
+    With a `Conversation` as `tap` every message goes there too; only `TAPPED` transports can.
+    """
+    options = ClientOptions(revisions=(revision,), **options)
     async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
         match transport:
+            case "memory" if tap:
+                ours, theirs = MemoryTransport.pair()
+                target = TappedTransport(ours, tap, "client")
+                await nursery.start(_serve, server, TappedTransport(theirs, tap, "server"))
             case "memory":
                 target = server
             case "stdio":
                 left_out, right_in = trio.testing.lockstep_stream_one_way_pair()
                 right_out, left_in = trio.testing.lockstep_stream_one_way_pair()
+                if tap:
+                    left_out = TappedStream(left_out, tap, "client")
+                    right_out = TappedStream(right_out, tap, "server")
                 target = LineTransport(left_in, left_out)
                 await nursery.start(_serve, server, LineTransport(right_in, right_out))
             case "unix":
@@ -48,6 +62,9 @@ async def world(server, transport, revision, callbacks=None):
                     url = target.replace("/mcp", "/sse")
                     http = httpx2.AsyncClient(timeout=None, trust_env=False)
                     target = HTTPSSETransport(url, await stack.enter_async_context(http))
+                elif tap:
+                    http = httpx2.AsyncClient(timeout=None, transport=TappedHTTP(tap))
+                    target = StreamableHTTPTransport(target, await stack.enter_async_context(http))
         async with MCPClient(target, callbacks=callbacks, options=options) as client:
             yield client
         nursery.cancel_scope.cancel()

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.server.listing import Listing, project
+from mcp_trio.server.listing import Listing
 from mcp_trio.session.context import Context
 from mcp_trio.wire import REVISIONS, CallToolResult, Icon, JSONObject, Tool, ToolAnnotations
+from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.tools import ToolExecution
 
 R26, R25C, R25B, R25A, R24 = REVISIONS
@@ -128,7 +129,7 @@ ALL = {
 
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
 def test_a_revision_lists_what_it_knows_and_keeps_the_schema_whole(revision: Any) -> None:
-    listed = project(FULL, revision)
+    listed = to_wire(FULL, revision)
     assert set(listed) == ALL - LEFT_OUT[revision]
     assert listed["inputSchema"] == FULL.input_schema  # J1
     page = Listing([("1", {"t": Entry(FULL)})]).page(revision, 0, 1)
@@ -142,7 +143,7 @@ def test_an_output_schema_that_is_no_object_is_only_listed_where_it_may_be(
     schema: dict[str, Any],
 ) -> None:
     tool = Tool(name="t", input_schema={"type": "object"}, output_schema=schema)
-    listed = [("outputSchema" in project(tool, revision)) for revision in REVISIONS]
+    listed = [("outputSchema" in to_wire(tool, revision)) for revision in REVISIONS]
     assert listed == [True, False, False, False, False]  # T3
 
 

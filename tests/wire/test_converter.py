@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from mcp_trio.wire import (
     AudioContent,
     CallToolParams,
     CallToolResult,
+    ClientCapabilities,
     DiscoverResult,
     EmbeddedResource,
     ImageContent,
@@ -26,89 +28,23 @@ from mcp_trio.wire import (
     ListToolsResult,
     ResourceLink,
     Revision,
+    ServerCapabilities,
     TextContent,
     Tool,
 )
 from mcp_trio.wire.converter import MAX_FAULTS, camel, converter_for, from_wire, to_wire
+from mcp_trio.wire.elicitation import ElicitParams, ElicitResult
 from mcp_trio.wire.notices import (
     CancelledParams,
     ListenParams,
     LogParams,
     ProgressParams,
 )
+from mcp_trio.wire.roots import ListRootsResult
 from tests.wire.samples import AUDIO, EMBEDDED, IMAGE, LINK, SAMPLES, TEXT
 
 R26, R25C, R25B, R25A, R24 = REVISIONS
 revisions = pytest.mark.parametrize("revision", REVISIONS, ids=str)
-
-# For each sample the keys of each span of revisions: those the protocol's schema has.
-_BLOCK = {"type", "annotations"}
-_RESULT = {"protocolVersion", "capabilities", "serverInfo", "instructions", "_meta"}
-KEYS: dict[str, list[set[str]]] = {
-    # newest first: 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05
-    "annotations": [{"audience", "priority", "lastModified"}] * 3 + [{"audience", "priority"}] * 2,
-    "implementation": [
-        *[{"name", "version", "title", "description", "websiteUrl", "icons"}] * 2,
-        {"name", "version", "title"},
-        *[{"name", "version"}] * 2,
-    ],
-    "client capabilities": [
-        {"experimental", "roots", "sampling", "elicitation", "extensions"},
-        {"experimental", "roots", "sampling", "elicitation", "extensions", "tasks"},
-        {"experimental", "roots", "sampling", "elicitation"},
-        *[{"experimental", "roots", "sampling"}] * 2,
-    ],
-    "server capabilities": [
-        {"experimental", "logging", "completions", "prompts", "resources", "tools", "extensions"},
-        {"experimental", "logging", "completions", "prompts", "resources", "tools", "tasks"},
-        *[{"experimental", "logging", "completions", "prompts", "resources", "tools"}] * 2,
-        {"experimental", "logging", "prompts", "resources", "tools"},
-    ],
-    "text": [_BLOCK | {"text", "_meta"}] * 3 + [_BLOCK | {"text"}] * 2,
-    "image": [_BLOCK | {"data", "mimeType", "_meta"}] * 3 + [_BLOCK | {"data", "mimeType"}] * 2,
-    "audio": [
-        *[_BLOCK | {"data", "mimeType", "_meta"}] * 3,
-        _BLOCK | {"data", "mimeType"},
-        {"type", "text"},
-    ],
-    "embedded": [_BLOCK | {"resource", "_meta"}] * 3 + [_BLOCK | {"resource"}] * 2,
-    "link": [
-        *[
-            _BLOCK
-            | {"uri", "name", "title", "description", "mimeType", "size", "icons", "_meta"}
-        ]
-        * 2,
-        _BLOCK | {"uri", "name", "title", "description", "mimeType", "size", "_meta"},
-        *[{"type", "text"}] * 2,
-    ],
-    "written resource": [
-        *[{"uri", "mimeType", "text", "_meta"}] * 3,
-        *[{"uri", "mimeType", "text"}] * 2,
-    ],
-    "binary resource": [{"uri", "blob", "_meta"}] * 3 + [{"uri", "blob"}] * 2,
-    "tool": [
-        {"name", "inputSchema", "title", "description", "outputSchema", "annotations", "icons",
-         "_meta"},
-        {"name", "inputSchema", "title", "description", "outputSchema", "annotations", "icons",
-         "_meta", "execution"},
-        {"name", "inputSchema", "title", "description", "outputSchema", "annotations", "_meta"},
-        {"name", "inputSchema", "description", "annotations"},
-        {"name", "inputSchema", "description"},
-    ],
-    "list result": [
-        {"tools", "nextCursor", "ttlMs", "cacheScope", "_meta"},
-        *[{"tools", "nextCursor", "_meta"}] * 4,
-    ],
-    "call result": [
-        *[{"content", "structuredContent", "isError", "_meta"}] * 3,
-        *[{"content", "isError", "_meta"}] * 2,
-    ],
-    "initialize result": [_RESULT] * 5,
-    "progress": [
-        *[{"progressToken", "progress", "total", "message", "_meta"}] * 4,
-        {"progressToken", "progress", "total", "_meta"},
-    ],
-}  # fmt: skip
 
 
 def refusal(value: Any, cls: type[Any], revision: Revision = R26) -> str:
@@ -118,12 +54,6 @@ def refusal(value: Any, cls: type[Any], revision: Revision = R26) -> str:
 
 
 # -- writing ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", KEYS)
-def test_a_revision_is_sent_exactly_the_fields_it_has(name: str) -> None:
-    written = [set(to_wire(SAMPLES[name], revision)) for revision in REVISIONS]
-    assert written == KEYS[name]  # X3
 
 
 @revisions
@@ -139,15 +69,27 @@ def test_what_a_revision_has_comes_back(name: str, revision: Revision) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_newest_revision_loses_nothing_that_is_still_part_of_the_protocol(name: str) -> None:
-    def kept(value: object) -> object:
-        text = str(value)
-        for gone in ("tasks={}", "execution=ToolExecution(task_support='optional')"):
-            text = text.replace(gone, gone.partition("=")[0] + "=None")
-        return text
+    gone: dict[type, dict[str, None]] = {
+        ClientCapabilities: {"tasks": None},
+        ServerCapabilities: {"tasks": None},
+        Tool: {"execution": None},
+        ElicitParams: {"elicitation_id": None},
+        ElicitResult: {"meta": None},
+        ListRootsResult: {"meta": None},
+    }
+
+    def kept(value: Any) -> Any:
+        if isinstance(value, list):
+            return [kept(item) for item in value]
+        if not attrs.has(type(value)):
+            return value
+        fields = {
+            field.name: kept(getattr(value, field.name)) for field in attrs.fields(type(value))
+        }
+        return type(value)(**{**fields, **gone.get(type(value), {})})
 
     sample = SAMPLES[name]
-    back = from_wire(to_wire(sample, R26), type(sample), R26)
-    assert str(back) == kept(sample)
+    assert from_wire(to_wire(sample, R26), type(sample), R26) == kept(sample)
 
 
 @revisions
@@ -155,14 +97,19 @@ def test_what_is_not_set_is_left_out(revision: Revision) -> None:
     assert to_wire(Tool(name="t", input_schema={}), revision) == {"name": "t", "inputSchema": {}}
     assert to_wire(TextContent(text=""), revision) == {"type": "text", "text": ""}
     assert to_wire(CancelledParams(request_id=0), revision) == {"requestId": 0}
-    assert to_wire(CallToolResult(), revision) == {"content": []}
+    assert to_wire(CallToolResult(), revision) == {"content": [], **kind(revision)}
     false = CallToolResult(is_error=False)
-    assert to_wire(false, revision) == {"content": [], "isError": False}
+    assert to_wire(false, revision) == {"content": [], "isError": False, **kind(revision)}
+
+
+def kind(revision: Revision) -> dict[str, object]:
+    """What every result of a server says in the revision (B6)."""
+    return {"resultType": "complete"} if revision is R26 else {}
 
 
 def test_cache_hints_are_sent_although_they_are_defaults() -> None:
     listed = to_wire(ListToolsResult(tools=[]), R26)
-    assert listed == {"tools": [], "ttlMs": 0, "cacheScope": "private"}  # K2
+    assert listed == {"tools": [], "ttlMs": 0, "cacheScope": "private", **kind(R26)}  # K2
     assert to_wire(ListToolsResult(tools=[]), R25C) == {"tools": []}
 
 
@@ -186,8 +133,9 @@ def test_structured_content_may_be_any_value(value: object) -> None:
 def test_blocks_a_revision_does_not_know_become_text() -> None:
     result = CallToolResult(content=[TEXT, AUDIO, LINK])
     _, audio, link = to_wire(result, R24)["content"]  # type: ignore[misc]  # an array
-    assert audio == {"type": "text", "text": "[audio, audio/wav, 3 bytes]"}  # T5
-    assert link == {"type": "text", "text": "A: file:///a"}
+    notes = {"annotations": {"audience": ["user"], "priority": 0.5}}
+    assert audio == {"type": "text", "text": "[audio, audio/wav, 3 bytes]", **notes}  # T5
+    assert link == {"type": "text", "text": "A: file:///a", **notes}
     kinds = [
         [block["type"] for block in to_wire(result, revision)["content"]]  # type: ignore[attr-defined]
         for revision in REVISIONS
@@ -211,7 +159,7 @@ def test_a_raw_page_is_passed_on_untouched(revision: Revision) -> None:
 def test_an_extra_key_is_written_and_never_stands_in_for_a_field(revision: Revision) -> None:
     extra = {"vendor": 1, "content": "x", "isError": True, "structuredContent": 1, "_meta": 2}
     written = to_wire(CallToolResult(extra=extra), revision)
-    assert written == {"content": [], "vendor": 1}
+    assert written == {"content": [], "vendor": 1, **kind(revision)}
 
 
 # -- reading ----------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from mcp_trio.wire.revisions import (
     REVISIONS,
     STATELESS,
     Revision,
-    Structured,
 )
 
 DATES = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
@@ -60,11 +59,6 @@ def test_a_property_holds_in_the_revisions_of_the_version_matrix(
     property_: str, dates: list[str]
 ) -> None:
     assert [r.date for r in REVISIONS if getattr(r, property_)] == dates
-
-
-def test_structured_content_grew_from_nothing_to_anything() -> None:
-    kinds = [Structured.ANY, Structured.OBJECT, Structured.OBJECT, Structured.NONE, Structured.NONE]
-    assert [revision.structured for revision in REVISIONS] == kinds  # T4
 
 
 def test_a_missing_resource_has_the_code_of_its_revision() -> None:
