@@ -26,7 +26,8 @@ from mcp_trio.session.context import Context, Exchange, Principal
 from mcp_trio.session.middleware import Authorizer, Middleware, demand, onion
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire.converter import from_wire
-from mcp_trio.wire.rounds import ROUND_METHODS, InputResponseParams
+from mcp_trio.wire.methods import Method
+from mcp_trio.wire.rounds import ROUND_METHODS, InputRequiredResult, InputResponseParams
 
 logger = logging.getLogger("mcp_trio.session")
 
@@ -122,6 +123,7 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
     method, request = admitted.method, admitted.request
     try:
         result = await _handle(service, admitted, context)
+        _check_result(method, result)
         return Result(request.id, admitted.era.seal(method, result, service.facts))
     except MCPError as error:
         return error_message(request.id, admitted.era.fault(error))
@@ -139,6 +141,14 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
         if rest is None or rest.split((Exception, SystemExit))[1] is not None:
             raise
         return error_message(request.id, handler_failed(method.name, rest))
+
+
+def _check_result(method: Method, result: object) -> None:
+    """Notice a handler or middleware that returned what is no result of the method."""
+    wanted = method.result
+    if wanted is None or isinstance(result, (wanted, InputRequiredResult)):
+        return
+    raise TypeError(f"{method.name} needs a {wanted.__name__}, not a {type(result).__name__}")
 
 
 async def _handle(service: Service, admitted: Admitted, context: Context) -> object:

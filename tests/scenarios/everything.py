@@ -113,6 +113,7 @@ class ReadyTool:
     """A tool that answers with what it was made of."""
 
     definition: Tool
+    authorize = None
     result: CallToolResult
 
     async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
