@@ -68,8 +68,14 @@ class Completions:
         if inspect.isawaitable(found):
             found = await found
         if isinstance(found, Completion):
-            return found
+            return found if len(found.values) <= MAX_VALUES else _shortened(found)
         values = list(found)
         return Completion(
             values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES
         )
+
+
+def _shortened(found: Completion) -> Completion:
+    """As many suggestions as one answer may hold."""
+    total = len(found.values) if found.total is None else found.total
+    return Completion(values=found.values[:MAX_VALUES], total=total, has_more=True)
