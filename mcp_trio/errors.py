@@ -187,10 +187,14 @@ class HeaderMismatchError(ProtocolError):
 class MissingCapabilityError(ProtocolError):
     """The call needs something this client did not declare for this request.
 
-    `data["requiredCapabilities"]` is a ClientCapabilities object of what is missing.
+    `data["requiredCapabilities"]` is a ClientCapabilities object of what is missing, empty if
+    that is not said.
     """
 
     rpc_code = MISSING_CAPABILITY
+
+    def __init__(self, message: str, *, data: Mapping[str, object] | None = None) -> None:
+        super().__init__(message, data={"requiredCapabilities": {}, **(data or {})})
 
 
 class URLRequiredError(ProtocolError):

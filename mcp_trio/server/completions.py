@@ -78,7 +78,7 @@ class Completions:
         if inspect.isawaitable(found):
             found = await found
         if isinstance(found, Completion):
-            return found
+            return found if len(found.values) <= MAX_VALUES else _shortened(found)
         values = list(found)
         return Completion(
             values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES
@@ -90,3 +90,9 @@ def _key(argument: str, prompt: str | None, resource: str | None) -> tuple[str, 
         raise ConfigurationError("a completion belongs to a prompt or to a resource template")
     kind = "ref/prompt" if prompt is not None else "ref/resource"
     return (kind, cast("str", prompt or resource), argument)
+
+
+def _shortened(found: Completion) -> Completion:
+    """As many suggestions as one answer may hold."""
+    total = len(found.values) if found.total is None else found.total
+    return Completion(values=found.values[:MAX_VALUES], total=total, has_more=True)

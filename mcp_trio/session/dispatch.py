@@ -17,7 +17,15 @@ import trio
 
 from mcp_trio.eras.admission import Admitted, ServerFacts, error_message
 from mcp_trio.eras.rounds import Round, RoundSettings, binding, open_round
-from mcp_trio.errors import HandlerFailedError, MCPError, RequestTimeoutError
+from mcp_trio.errors import (
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+    HandlerFailedError,
+    MCPError,
+    MissingCapabilityError,
+    RequestTimeoutError,
+)
 from mcp_trio.events import EventHub
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
@@ -126,11 +134,11 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
         _check_result(method, result)
         return Result(request.id, admitted.era.seal(method, result, service.facts))
     except MCPError as error:
-        return error_message(request.id, admitted.era.fault(error))
+        return error_message(request.id, admitted.era.fault(_of_handler(error)))
     except Exception as error:  # noqa: BLE001 - the boundary: a handler may raise anything
         known = sole_cause(error)
         if isinstance(known, MCPError):
-            return error_message(request.id, admitted.era.fault(known))
+            return error_message(request.id, admitted.era.fault(_of_handler(known)))
         return error_message(request.id, handler_failed(method.name, known))
     except SystemExit as error:  # a library that gives up ends its request, not the server
         return error_message(request.id, handler_failed(method.name, error))
@@ -149,6 +157,22 @@ def _check_result(method: Method, result: object) -> None:
     if wanted is None or isinstance(result, (wanted, InputRequiredResult)):
         return
     raise TypeError(f"{method.name} needs a {wanted.__name__}, not a {type(result).__name__}")
+
+
+_OF_THE_LINE = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+"""Codes with which a server judges its own client's request."""
+
+
+def _of_handler(error: MCPError) -> MCPError:
+    """What a handler has raised, as it may be told to the client.
+
+    What another server said of the handler's requests to it is not about this one.
+    """
+    if error.rpc_code not in _OF_THE_LINE or isinstance(error, MissingCapabilityError):
+        return error
+    fault = MCPError(error.message, data=error.data)
+    fault.__cause__ = error
+    return fault
 
 
 async def _handle(service: Service, admitted: Admitted, context: Context) -> object:

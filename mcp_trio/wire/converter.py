@@ -125,6 +125,9 @@ def _shaped(field: attrs.Attribute[Any], revision: Revision) -> Before | None:
 
 
 def _shaping(before: Before, plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    if plain is _same:
+        return before.shape
+
     def unstructure(value: Any) -> Any:
         shaped = before.shape(value)
         return ABSENT if shaped is ABSENT else plain(shaped)
@@ -141,11 +144,16 @@ def _keeps_extra(cls: Any) -> bool:
     return any(field.name == EXTRA for field in attrs.fields(cls))
 
 
-def _with_extra(plain: dict[str, Any], extra: JSONObject, cls: Any) -> dict[str, Any]:
-    if extra:
-        known = _wire_names(cls)
-        plain.update((key, value) for key, value in extra.items() if key not in known)
-    return plain
+def _with_extra(plain: Callable[[Any], Any], known: frozenset[str]) -> Callable[[Any], Any]:
+    """Add the keys that the class does not know to what it is written as."""
+
+    def unstructure(value: Any) -> Any:
+        made = plain(value)
+        if value.extra:
+            made.update((key, item) for key, item in value.extra.items() if key not in known)
+        return made
+
+    return unstructure
 
 
 def _is_wire_class(cls: Any) -> bool:
@@ -180,11 +188,13 @@ def _register_values(converter: cattrs.Converter) -> None:
     )
     converter.register_structure_hook_func(lambda t: t == dict[str, str], _strings)
     converter.register_structure_hook_func(lambda t: t is object, lambda value, _: value)
-    converter.register_unstructure_hook_func(
-        lambda t: t == JSONObject or t is object, lambda value: value
-    )
-    converter.register_unstructure_hook(msgspec.Raw, lambda value: value)
-    converter.register_unstructure_hook(dict, lambda value: value)
+    converter.register_unstructure_hook_func(lambda t: t == JSONObject or t is object, _same)
+    converter.register_unstructure_hook(msgspec.Raw, _same)
+    converter.register_unstructure_hook(dict, _same)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -253,9 +263,7 @@ def _register_classes(converter: cattrs.Converter, revision: Revision) -> None:
             plain = _without_absent(plain, shaped)
         if tag is not None:
             return lambda value: {"type": tag, **plain(value)}
-        if _keeps_extra(cls):
-            return lambda value: _with_extra(plain(value), value.extra, cls)
-        return plain
+        return _with_extra(plain, _wire_names(cls)) if _keeps_extra(cls) else plain
 
     def structure_class(cls: Any) -> Callable[[Any, Any], Any]:
         # Fields of other revisions are read too when they come: tolerant in, strict out.

@@ -14,7 +14,13 @@ import attrs
 import trio
 
 from mcp_trio import ClientCallbacks, Context, MCPClient, MCPServer, ServerOptions, ToolError
-from mcp_trio.errors import MCPError, MissingCapabilityError, UnauthorizedError
+from mcp_trio.errors import (
+    MCPError,
+    MissingCapabilityError,
+    RemoteError,
+    UnauthorizedError,
+    VersionMismatchError,
+)
 from mcp_trio.wire import (
     CallToolResult,
     JSONObject,
@@ -23,7 +29,13 @@ from mcp_trio.wire import (
     TextContent,
     Tool,
 )
-from mcp_trio.wire.completion import CompletedArgument, CompleteParams, CompletionContext, Reference
+from mcp_trio.wire.completion import (
+    CompletedArgument,
+    CompleteParams,
+    Completion,
+    CompletionContext,
+    Reference,
+)
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.elicitation import ElicitParams, ElicitResult, forms_exist, pages_exist
 from mcp_trio.wire.prompts import GetPromptResult, PromptMessage
@@ -186,24 +198,31 @@ def _add_tools(server: MCPServer) -> None:
         return "changed"
 
 
-def _add_failures(server: MCPServer) -> None:
-    errors = {
-        "refuses": UnauthorizedError("not you"),
-        "lacks": MissingCapabilityError(
-            "sampling", data={"requiredCapabilities": {"sampling": {"tools": {}}}}
-        ),
-        "fails": MCPError("failed", data={"why": [None]}),
-        "tells": ToolError("the disk is full"),
-        "breaks": RuntimeError("secret"),
-    }
+FAILING: dict[str, Exception] = {
+    "refuses": UnauthorizedError("not you"),
+    "lacks": MissingCapabilityError(
+        "sampling", data={"requiredCapabilities": {"sampling": {"tools": {}}}}
+    ),
+    "fails": MCPError("failed", data={"why": [None]}),
+    "tells": ToolError("the disk is full"),
+    "breaks": RuntimeError("secret"),
+    "lacks_something": MissingCapabilityError("something"),
+    "was_refused": RemoteError("no", rpc_code=-32021, data={"requiredCapabilities": 5}),
+    "was_misunderstood": RemoteError("no", rpc_code=-32022),
+    "was_misread": RemoteError("no", rpc_code=-32020),
+    "finds_nobody": VersionMismatchError("no common revision"),
+}
+"""What a tool may raise, by the name of the tool."""
 
+
+def _add_failures(server: MCPServer) -> None:
     def failing(error: Exception) -> object:
         async def fail() -> str:
             raise error
 
         return fail
 
-    for name, error in errors.items():
+    for name, error in FAILING.items():
         server.add_tool(failing(error), name=name)
 
     @server.tool
@@ -350,6 +369,10 @@ def _add_resources(server: MCPServer) -> None:
     def complete_id(typed: str, known: Mapping[str, str]) -> list[str]:
         return [str(number) for number in range(200)]
 
+    @server.completion("x", resource="test://{id}/data")
+    def complete_by_hand(typed: str, known: Mapping[str, str]) -> Completion:
+        return Completion(values=[str(number) for number in range(200)])
+
 
 def _add_prompts(server: MCPServer) -> None:
     @server.prompt(title="T", description="D", icons=[ICON], meta=META)
@@ -425,10 +448,10 @@ async def _walk(client: MCPClient) -> None:
     for method in ("prompts/list", "resources/list", "resources/templates/list"):
         await attempt(client, method, {})
     await attempt(client, "prompts/list", {"cursor": "wrong"})
-    for name in ("blocks", *VALUES, "counts", "numbers", "tells", "breaks", "refuses", "lacks"):
+    for name in ("blocks", *VALUES, "counts", "numbers"):
         arguments = {"words": ["a"]} if name == "counts" else {}
         await attempt(client, "tools/call", {"name": name, "arguments": arguments})
-    for name in ("counts", "fails", "unencodable", "no such tool", "forever"):
+    for name in (*FAILING, "counts", "unencodable", "no such tool", "forever"):
         await attempt(client, "tools/call", {"name": name})
     for uri in ("test://text", "test://many", "test://1/data", "test://none", "test://x/data"):
         await attempt(client, "resources/read", {"uri": uri})
@@ -438,6 +461,7 @@ async def _walk(client: MCPClient) -> None:
     for ref, argument in (
         (Reference(type="ref/prompt", name="blocks", title="B"), "first"),
         (Reference(type="ref/resource", uri="test://{id}/data"), "id"),
+        (Reference(type="ref/resource", uri="test://{id}/data"), "x"),
         (Reference(type="ref/prompt", name="none"), "x"),
     ):
         params = CompleteParams(

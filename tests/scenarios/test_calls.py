@@ -92,6 +92,23 @@ async def test_faults_of_tools_and_faults_of_the_protocol(transport, revision):
         assert caught.value.rpc_code == -32602
 
 
+@pytest.mark.parametrize("code", [-32020, -32021, -32022, -32601, 7])
+async def test_what_a_handler_was_told_by_another_server_is_not_told_of_its_client(
+    transport, revision, code
+):
+    server, _ = make_server()
+
+    @server.tool
+    async def proxy() -> str:
+        raise RemoteError("no", rpc_code=code, data={"supported": []})
+
+    async with world(server, transport, revision) as client:
+        with pytest.raises(RemoteError, match="no") as caught:
+            await client.call_tool("proxy")
+    assert caught.value.rpc_code == (-32603 if code in {-32020, -32021, -32022} else code)
+    assert caught.value.data["supported"] == []
+
+
 @shows("C1")
 async def test_leaving_a_call_ends_it_on_the_server(transport, revision):
     server, record = make_server()

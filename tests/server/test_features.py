@@ -15,9 +15,10 @@ from mcp_trio.errors import (
     NotFoundError,
 )
 from mcp_trio.framing.uri_template import UriTemplateError
+from mcp_trio.server.completions import Completions
 from mcp_trio.server.signature import SignatureError
 from mcp_trio.wire import REVISIONS, ImageContent, ResourceContents, TextContent
-from mcp_trio.wire.completion import Completion
+from mcp_trio.wire.completion import CompletedArgument, CompleteParams, Completion, Reference
 from mcp_trio.wire.prompts import GetPromptResult, PromptMessage
 from mcp_trio.wire.revisions import R2024_11_05, R2026_07_28
 
@@ -255,6 +256,18 @@ async def test_arguments_are_completed(revision):
             with pytest.raises(RemoteError) as caught:
                 await complete(wrong, "name", "")
             assert caught.value.rpc_code == -32602
+
+
+@pytest.mark.parametrize("total", [None, 900])
+async def test_suggestions_made_by_hand_are_cut_to_what_one_answer_holds(total):
+    completions = Completions()
+    made = Completion(values=[str(number) for number in range(101)], total=total)
+    completions.add(lambda *_: made, "x", prompt="p", resource=None)
+    params = CompleteParams(
+        ref=Reference(type="ref/prompt", name="p"), argument=CompletedArgument(name="x", value="")
+    )
+    found = await completions.complete(params, lambda *_: True)
+    assert (len(found.values), found.total, found.has_more) == (100, total or 101, True)
 
 
 @each
