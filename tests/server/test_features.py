@@ -260,13 +260,13 @@ async def test_arguments_are_completed(revision):
 
 @pytest.mark.parametrize("total", [None, 900])
 async def test_suggestions_made_by_hand_are_cut_to_what_one_answer_holds(total):
-    completions = Completions()
+    completions = Completions(lambda: None)
     made = Completion(values=[str(number) for number in range(101)], total=total)
     completions.add(lambda *_: made, "x", prompt="p", resource=None)
     params = CompleteParams(
         ref=Reference(type="ref/prompt", name="p"), argument=CompletedArgument(name="x", value="")
     )
-    found = await completions.complete(params, lambda *_: True)
+    found = await completions.complete(params)
     assert (len(found.values), found.total, found.has_more) == (100, total or 101, True)
 
 
