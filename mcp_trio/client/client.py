@@ -37,7 +37,6 @@ from mcp_trio.errors import (
     ConfigurationError,
     MCPError,
     MethodNotFoundError,
-    NotFoundError,
     ProtocolError,
     RemoteError,
     TransportClosedError,
@@ -49,6 +48,7 @@ from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback
 from mcp_trio.session.dispatch import sole_cause
 from mcp_trio.session.inbound import Inbound, Runner
+from mcp_trio.session.middleware import without
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.memory import MemoryTransport
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
@@ -366,11 +366,7 @@ class MCPClient:
         Raises:
             NotFoundError: it was not added.
         """
-        if layer not in self._layers:
-            raise NotFoundError("this middleware was not added here")
-        kept = list(self._layers)
-        kept.remove(layer)
-        self._layers = tuple(kept)
+        self._layers = without(self._layers, layer)
 
     async def ping(self) -> None:
         """Ask for a sign of life; in the stateless era that is `server/discover`."""
