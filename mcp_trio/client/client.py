@@ -41,13 +41,13 @@ from mcp_trio.errors import (
     ProtocolError,
     RemoteError,
     TransportClosedError,
+    sole_cause,
 )
 from mcp_trio.events import EventHub, Reporter
 from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback
-from mcp_trio.session.dispatch import sole_cause
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.memory import MemoryTransport

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -25,6 +25,7 @@ from mcp_trio.errors import (
     MCPError,
     MissingCapabilityError,
     RequestTimeoutError,
+    sole_cause,
 )
 from mcp_trio.events import EventHub
 from mcp_trio.jsonrpc import codec
@@ -218,12 +219,6 @@ def _open_round(service: Service, admitted: Admitted, context: Context) -> Round
         responses=brought.input_responses,
         now=time.time(),
     )
-
-
-def sole_cause(error: BaseException) -> BaseException:
-    """Unwrap groups of one: a single failure is itself."""
-    inner: Any = getattr(error, "exceptions", ())
-    return sole_cause(inner[0]) if len(inner) == 1 else error
 
 
 def handler_failed(what: str, error: BaseException) -> HandlerFailedError:

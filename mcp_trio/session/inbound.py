@@ -9,9 +9,9 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.eras.admission import error_message
-from mcp_trio.errors import MCPError, MethodNotFoundError, RequestCancelledError
+from mcp_trio.errors import MCPError, MethodNotFoundError, RequestCancelledError, sole_cause
 from mcp_trio.jsonrpc.messages import Error, Message, Notification, Request, Result
-from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.dispatch import handler_failed
 from mcp_trio.wire import JSONObject, RequestId
 
 
