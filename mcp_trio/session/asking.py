@@ -139,7 +139,7 @@ class LiveAsking(Asking):
 class RoundAsking(Asking):
     """The stateless era: answers from earlier rounds, or the end of this one (R2)."""
 
-    __slots__ = ("_arrivals", "_book", "_ended", "_line", "_open", "_scope")
+    __slots__ = ("_arrivals", "_book", "_caller", "_ended", "_line", "_open", "_scope")
 
     def __init__(self, line: AskingLine, open_book: Callable[[], Round]) -> None:
         """Prepare a run.
@@ -152,6 +152,8 @@ class RoundAsking(Asking):
         self._line = line
         self._open = open_book
         self._book: Round | None = None
+        self._caller: tuple[str | None] | None = None
+        """For whom the handler runs, once the layers around it have settled that."""
         self._scope = trio.CancelScope()
         self._ended: trio.Event | None = None
         """Set at the end; exists while somebody asks."""
@@ -165,8 +167,22 @@ class RoundAsking(Asking):
             InvalidParamsError: the state that the request brought is not valid.
         """
         if self._book is None:
-            self._book = self._open()
+            book = self._open()
+            if self._caller is not None:
+                book.claim(*self._caller)
+            self._book = book
         return self._book
+
+    def settle(self, subject: str | None) -> None:
+        """Say for whom the handler runs, by the subject of the principal; None for nobody.
+
+        Raises:
+            InvalidParamsError: the state that the request brought is somebody else's. If no
+                layer has asked yet, the first use of the books raises it.
+        """
+        self._caller = (subject,)
+        if self._book is not None:
+            self._book.claim(subject)
 
     @property
     def results(self) -> JSONObject:

@@ -179,7 +179,7 @@ def _of_handler(error: MCPError) -> MCPError:
 async def _handle(service: Service, admitted: Admitted, context: Context) -> object:
     """Run the handler with the means to ask; its result may be a question."""
     asking = context.asking = _asking(service, admitted, context)
-    run = onion(service.layers, partial(_innermost, service, admitted))
+    run = onion(service.layers, partial(_innermost, service, admitted, asking))
     try:
         if isinstance(asking, RoundAsking):
             return await asking.run(partial(run, context))
@@ -188,11 +188,14 @@ async def _handle(service: Service, admitted: Admitted, context: Context) -> obj
         asking.close()
 
 
-async def _innermost(service: Service, admitted: Admitted, context: Context) -> object:
+async def _innermost(
+    service: Service, admitted: Admitted, asking: Asking, context: Context
+) -> object:
     """What the onion is around: the question whether this may be, and the handler."""
+    if isinstance(asking, RoundAsking):
+        asking.settle(_subject(context))
     await demand(service.authorizer, context)
-    method, asking = admitted.method.name, context.asking
-    brought = admitted.request.params or {}
+    method, brought = admitted.method.name, admitted.request.params or {}
     if isinstance(asking, RoundAsking) and brought.keys() & ROUND_FIELDS:
         _ = asking.book  # what is not valid is refused before the handler runs
     own = admitted.era.own(method, service.facts)
@@ -205,13 +208,18 @@ def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
         return LiveAsking(context.exchange)
     if admitted.method.name not in ROUND_METHODS:
         return Asking()
-    return RoundAsking(context.exchange, partial(_open_round, service, admitted, context))
+    # As the transport knows him: no layer has run yet.
+    caller = _subject(context)
+    return RoundAsking(context.exchange, partial(_open_round, service, admitted, caller))
 
 
-def _open_round(service: Service, admitted: Admitted, context: Context) -> Round:
+def _subject(context: Context) -> str | None:
+    return None if context.principal is None else context.principal.subject
+
+
+def _open_round(service: Service, admitted: Admitted, subject: str | None) -> Round:
     params = admitted.request.params or {}
     brought = from_wire(params, InputResponseParams, admitted.era.revision)
-    subject = None if context.principal is None else context.principal.subject
     return open_round(
         service.rounds,
         lambda: binding(service.facts.info.name, subject, admitted.method.name, params),
