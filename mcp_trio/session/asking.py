@@ -28,6 +28,14 @@ from mcp_trio.errors import MCPError, RequestCancelledError
 from mcp_trio.jsonrpc import codec
 from mcp_trio.wire.basic import JSONObject
 
+
+class _RoundOverError(RequestCancelledError):
+    """Ends a handler where the cancellation of its round does not reach."""
+
+    def __init__(self) -> None:
+        super().__init__("the request was answered with a question")
+
+
 QUIET_TURNS = 8
 """Turns of the scheduler without a new question after which a round ends."""
 
@@ -194,8 +202,12 @@ class RoundAsking(Asking):
 
         A handler that comes to a result although its round has ended keeps that result.
         """
-        with self._scope:
-            return await handler()
+        try:
+            with self._scope:
+                return await handler()
+        except Exception as error:
+            if not (self._scope.cancel_called and _is_the_end(error)):
+                raise
         return self.book.question(time.time())
 
     async def ask(self, ask: Ask) -> tuple[str, object]:
@@ -217,7 +229,7 @@ class RoundAsking(Asking):
             if not self._scope.cancel_called:
                 self.book.withdraw(key)
         # Only where the round's scope does not reach: in a shield, or for a thread.
-        raise RequestCancelledError("the request was answered with a question")
+        raise _RoundOverError
 
     async def _quiet(self) -> None:
         """Wait until nobody else of the handler is about to ask."""
@@ -241,3 +253,10 @@ class RoundAsking(Asking):
         super().close()
         if self._ended is not None:
             self._ended.set()
+
+
+def _is_the_end(error: Exception) -> bool:
+    """Tell whether nothing but the end of the round is in an exception."""
+    if isinstance(error, ExceptionGroup):
+        return error.split(_RoundOverError)[1] is None
+    return isinstance(error, _RoundOverError)
