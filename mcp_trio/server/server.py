@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.engine.paging import CursorKey
 from mcp_trio.engine.subscriptions import MAX_WATCHED, honoured
 from mcp_trio.eras.admission import ServerFacts
@@ -38,7 +39,7 @@ from mcp_trio.server.listing import Listed
 from mcp_trio.server.offers import Offers
 from mcp_trio.server.resources import ResourceEntry, TemplateEntry
 from mcp_trio.server.shelf import Page, Shelf, page_for, page_of
-from mcp_trio.session.context import Context, Principal
+from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Handler
 from mcp_trio.session.middleware import allows, demand, question
 from mcp_trio.session.serving import serve_line

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import trio
 import trio.lowlevel
@@ -255,8 +255,7 @@ class RoundAsking(Asking):
             self._ended.set()
 
 
-def _is_the_end(error: Exception) -> bool:
+def _is_the_end(error: BaseException) -> bool:
     """Tell whether nothing but the end of the round is in an exception."""
-    if isinstance(error, ExceptionGroup):
-        return error.split(_RoundOverError)[1] is None
-    return isinstance(error, _RoundOverError)
+    inner: Any = getattr(error, "exceptions", None)
+    return isinstance(error, _RoundOverError) if inner is None else all(map(_is_the_end, inner))

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.eras.admission import Admitted, ServerFacts, error_message
 from mcp_trio.eras.rounds import Round, RoundSettings, binding, open_round
 from mcp_trio.errors import (
@@ -31,7 +32,7 @@ from mcp_trio.events import EventHub
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
 from mcp_trio.session.asking import Asking, LiveAsking, RoundAsking
-from mcp_trio.session.context import Context, Exchange, Principal
+from mcp_trio.session.context import Context, Exchange
 from mcp_trio.session.middleware import Authorizer, Middleware, demand, onion
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire.converter import from_wire

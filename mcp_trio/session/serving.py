@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.engine.lifecycle import Stage
 from mcp_trio.engine.subscriptions import Mailbox, Notice, honoured
 from mcp_trio.eras import stateless
@@ -20,7 +21,7 @@ from mcp_trio.eras.handshake import HandshakeEra
 from mcp_trio.errors import MCPError, NotInitializedError
 from mcp_trio.events import Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.session.context import Context, Principal
+from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Service, deadline_for, dispatch, make_context
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.session import Dispatcher, SessionLimits
@@ -110,9 +111,8 @@ class ServerSide:
             inbound.scope.deadline = deadline_for(self.service, admitted)
             if self._dispatcher is not None:
                 self._dispatcher.reaper.limit(inbound, inbound.scope.deadline)
-            context = make_context(
-                self.service, admitted, inbound, inbound.scope, principal=self.principal
-            )
+            who = self.principal if inbound.principal is None else inbound.principal
+            context = make_context(self.service, admitted, inbound, inbound.scope, principal=who)
             if admitted.era is not self.handshake or admitted.method.name == "ping":
                 return await dispatch(self.service, admitted, context)
             context.watcher = self
