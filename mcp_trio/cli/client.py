@@ -25,8 +25,7 @@ from rich.table import Table
 
 from mcp_trio.client.client import MCPClient
 from mcp_trio.client.options import ClientOptions
-from mcp_trio.errors import ConfigurationError, MCPError
-from mcp_trio.session.dispatch import sole_cause
+from mcp_trio.errors import ConfigurationError, MCPError, sole_cause
 from mcp_trio.wire import REVISIONS, JSONObject, Tool
 from mcp_trio.wire.converter import to_wire
 

@@ -2,13 +2,14 @@
 
 import pytest
 import trio
+import trio.testing
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mcp_trio import Context, MCPServer, NotFoundError, ToolError
+from mcp_trio import Context, MCPServer, NotFoundError, ServerOptions, ToolError
 from mcp_trio.telemetry.instrument import instrument
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.scenarios.manifest import in_worlds
@@ -148,3 +149,29 @@ async def test_a_trace_that_the_caller_sets_itself_stays():
         ):
             await client.call("tools/call", {"name": "good", "_meta": {"traceparent": PARENT}})
     assert f"{tracer.spans[0].context.trace_id:032x}" == PARENT.split("-")[1]
+
+
+@both_eras
+async def test_what_was_cancelled_or_took_too_long_is_marked(revision, autojump_clock):
+    server, here, there = (
+        MCPServer("s", options=ServerOptions(request_timeout=3)),
+        Tracer(),
+        Tracer(),
+    )
+
+    @server.tool
+    async def hold() -> None:
+        await trio.sleep_forever()
+
+    async with world(server, "memory", revision) as client:
+        with (
+            instrument(server, tracer_provider=there.provider),
+            instrument(client, tracer_provider=here.provider),
+        ):
+            with pytest.raises(Exception, match="longer than"):
+                await client.call_tool("hold")
+            with trio.move_on_after(1):
+                await client.call_tool("hold")
+            await trio.testing.wait_all_tasks_blocked()
+    assert [span.attributes["error.type"] for span in there.spans] == ["timeout", "cancelled"]
+    assert [span.attributes["error.type"] for span in here.spans] == ["-32603", "cancelled"]
