@@ -607,7 +607,7 @@ async def test_an_input_schema_given_by_hand_is_kept_word_for_word_and_checked()
 
 
 async def test_every_argument_that_cannot_be_read_is_named_with_its_rule_and_never_repeated():
-    import datetime
+    import datetime as dt
     import decimal
     import uuid
 
@@ -622,15 +622,15 @@ async def test_every_argument_that_cannot_be_read_is_named_with_its_rule_and_nev
     server = MCPServer("s")
 
     @server.tool
-    async def take(
-        when: datetime.datetime,
-        day: datetime.date,
+    async def take(  # noqa: PLR0917 - one of each kind
+        when: dt.datetime,
+        day: dt.date,
         id: uuid.UUID,  # noqa: A002 - the name is the argument's
         price: decimal.Decimal,
         data: bytes,
         counts: dict[int, str],
         own: Limited,
-        rows: list[datetime.date],
+        rows: list[dt.date],
     ) -> str:
         return "taken"
 
