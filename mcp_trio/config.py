@@ -351,7 +351,7 @@ def _auth(
     else:
         try:
             value = (folder / cast("str", section.secret_file)).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigurationError(f"connection {name}: cannot read its secret_file") from error
     return Auth(
         kind=section.kind, secret=Secret(value), username=section.username, header=section.header
@@ -369,7 +369,7 @@ def _key(text: str, where: str, folder: Path, environment: Mapping[str, str]) ->
         case "file":
             try:
                 found = (folder / place).read_text(encoding="ascii")
-            except (OSError, UnicodeDecodeError) as error:
+            except (OSError, ValueError) as error:
                 raise ConfigurationError(f"{where}: cannot read {place}") from error
         case _:
             # The text itself may be a key that somebody put there.

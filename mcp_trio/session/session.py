@@ -331,11 +331,11 @@ class Dispatcher:
             if inbound.reason is None:
                 outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
         finally:
-            self.reporter.completed(request.method, request.id, outcome, began=began)
             self.reaper.remove(inbound)
             self.peer.finish(request.id)
             if not self.peer.running and self.on_idle_change is not None:
                 self.on_idle_change()
+            self.reporter.completed(request.method, request.id, outcome, began=began)
         if inbound.reason is not None:
             return None
         if reply is None:
@@ -540,22 +540,15 @@ class Dispatcher:
         """
         pending = PendingCall(method, on_progress, on_notification)
         id_ = self.peer.issue(pending)
-        if on_progress is not None:
-            params = dict(params or {})
-            params["_meta"] = {
-                **cast("JSONObject", params.get("_meta") or {}),
-                "progressToken": id_,
-            }
-        if self.stamp is not None:
-            params = self.stamp.params(params)
         reason = "the caller went away"
         began = trio.current_time()
         outcome: Outcome = "cancelled"
         try:
             with trio.move_on_after(timeout):
                 try:
+                    params = self._stamped(params, None if on_progress is None else id_)
                     await self.send(Request(id_, method, params), related=related)
-                except MCPError:
+                except Exception:
                     self.peer.abandon(id_)  # it never left, so there is nothing to take back
                     raise
                 result = await pending.wait()
@@ -563,7 +556,7 @@ class Dispatcher:
                 return result
             reason = "timeout"
             raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
-        except MCPError:
+        except (MCPError, EncodeError):
             outcome = "error"
             raise
         finally:
@@ -573,6 +566,14 @@ class Dispatcher:
                 told = self.transport.abandon(id_) or method == "initialize"
                 if not told and self._nursery is not None:
                     await self._farewells.say(id_, reason, related)
+
+    def _stamped(self, params: JSONObject | None, token: RequestId | None) -> JSONObject | None:
+        """What is sent: the parameters with the wish for progress and with what the era adds."""
+        if token is not None:
+            params = dict(params or {})
+            meta = cast("JSONObject", params.get("_meta") or {})
+            params["_meta"] = {**meta, "progressToken": token}
+        return params if self.stamp is None else self.stamp.params(params)
 
     def _end_questions_of(self, id_: int) -> None:
         """Cancel what the peer asked on the stream of a call that nobody waits for any more.
