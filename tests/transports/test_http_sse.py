@@ -17,7 +17,7 @@ class ServerEnd(EventLine):
     """Our server's end; closing it lets its ASGI call return, as a session does."""
 
     def __init__(self, responder):
-        super().__init__(responder)
+        super().__init__(responder, None)
         self.done = trio.Event()
 
     async def aclose(self):
