@@ -83,7 +83,7 @@ class ServerSection:
     random bytes in hex or base64. The first one seals, every one opens; share them between
     replicas, and to rotate put a new one first."""
     cursor_key: str | None = None
-    """Key that signs cursors of listings, in the same form; share it between replicas."""
+    """Key that seals cursors of listings, in the same form; share it between replicas."""
     cleanup_timeout: float = 5.0
     """Seconds a cancelled request may shield itself for cleanup."""
     grace_period: float = 10.0

@@ -61,7 +61,7 @@ async def open_session(
         await refuse(send, 503, error.message, error=fault, headers=(*cors, retry))
         return
     stream = session.streams.open((message.id,))
-    session.dispatcher.feed(Envelope(message, None, http.headers))
+    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
     # Admission is synchronous, so it is known by now whether there is a session at all.
     accepted = session.side.handshake.stage is not Stage.NEW
     responder = Responder(send, http.accepts, cors)
@@ -108,7 +108,7 @@ async def post(
         isinstance(item, Malformed) and item.answer is not None for item in message.items
     )
     if not requests and not unreadable:
-        session.dispatcher.feed(Envelope(message, None, http.headers))
+        session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
         session.touch()
         await respond(send, 202, headers=cors)
         return
@@ -116,7 +116,7 @@ async def post(
         await refuse(send, 400, "Invalid request: nothing in the batch can be read", headers=cors)
         return
     stream = session.streams.open(ids, plain=not http.accepts.sse)
-    session.dispatcher.feed(Envelope(message, None, http.headers))
+    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
     responder = Responder(send, http.accepts, cors)
     carry = partial(_answer, session, stream, responder)
     await _connected(session, stream, http, responder, carry)
@@ -195,6 +195,8 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
         # A client that takes no stream gets the answer alone.
         while event is not None and event.status is None and not responder.accepts.sse:
             event = await stream.take(owner)
+    if session.side.handshake.stage is Stage.NEW:
+        responder.granted = ()  # the handshake was refused after all
     if not slow.cancelled_caught and stream.ended and not stream.queue:
         if event is None:
             await _over(session, responder)

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import trio
 
-from mcp_trio.errors import MCPError, ToolError
+from mcp_trio.errors import MCPError, ToolError, sole_cause
 from mcp_trio.framing.param_headers import ParamHeaderError, param_headers
 from mcp_trio.json_schema import SchemaError, Validator, Violation
 from mcp_trio.jsonrpc import codec
@@ -28,7 +28,7 @@ from mcp_trio.server.signature import (
     underlying,
 )
 from mcp_trio.session.context import Context
-from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.dispatch import handler_failed
 from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import (
     ABSENT,

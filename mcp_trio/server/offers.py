@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from mcp_trio.engine.subscriptions import RESOURCE_UPDATED, Notice
-from mcp_trio.errors import ConfigurationError, NotFoundError
+from mcp_trio.errors import ConfigurationError
 from mcp_trio.events import EventHub
 from mcp_trio.framing.uri_template import normal
 from mcp_trio.server.completions import Completer, Completions
@@ -29,7 +29,7 @@ from mcp_trio.server.resources import (
 )
 from mcp_trio.server.shelf import Shelf, ToolShelf
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer, Middleware, demand
+from mcp_trio.session.middleware import Authorizer, Middleware, demand, without
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire import METHODS, Tool
 from mcp_trio.wire.prompts import Prompt
@@ -295,11 +295,7 @@ class Offers:
         Raises:
             NotFoundError: it was not registered.
         """
-        if layer not in self.layers:
-            raise NotFoundError("this middleware was not registered here")
-        kept = list(self.layers)
-        kept.remove(layer)
-        self.layers = tuple(kept)
+        self.layers = without(self.layers, layer)
 
     @overload
     def authorize(self, function: A, /) -> A: ...

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import trio
 import trio.lowlevel
@@ -27,6 +27,14 @@ from mcp_trio.eras.rounds import Ask, Round
 from mcp_trio.errors import MCPError, RequestCancelledError
 from mcp_trio.jsonrpc import codec
 from mcp_trio.wire.basic import JSONObject
+
+
+class _RoundOverError(RequestCancelledError):
+    """Ends a handler where the cancellation of its round does not reach."""
+
+    def __init__(self) -> None:
+        super().__init__("the request was answered with a question")
+
 
 QUIET_TURNS = 8
 """Turns of the scheduler without a new question after which a round ends."""
@@ -139,7 +147,7 @@ class LiveAsking(Asking):
 class RoundAsking(Asking):
     """The stateless era: answers from earlier rounds, or the end of this one (R2)."""
 
-    __slots__ = ("_arrivals", "_book", "_ended", "_line", "_open", "_scope")
+    __slots__ = ("_arrivals", "_book", "_caller", "_ended", "_line", "_open", "_scope")
 
     def __init__(self, line: AskingLine, open_book: Callable[[], Round]) -> None:
         """Prepare a run.
@@ -152,6 +160,8 @@ class RoundAsking(Asking):
         self._line = line
         self._open = open_book
         self._book: Round | None = None
+        self._caller: tuple[str | None] | None = None
+        """For whom the handler runs, once the layers around it have settled that."""
         self._scope = trio.CancelScope()
         self._ended: trio.Event | None = None
         """Set at the end; exists while somebody asks."""
@@ -165,8 +175,22 @@ class RoundAsking(Asking):
             InvalidParamsError: the state that the request brought is not valid.
         """
         if self._book is None:
-            self._book = self._open()
+            book = self._open()
+            if self._caller is not None:
+                book.claim(*self._caller)
+            self._book = book
         return self._book
+
+    def settle(self, subject: str | None) -> None:
+        """Say for whom the handler runs, by the subject of the principal; None for nobody.
+
+        Raises:
+            InvalidParamsError: the state that the request brought is somebody else's. If no
+                layer has asked yet, the first use of the books raises it.
+        """
+        self._caller = (subject,)
+        if self._book is not None:
+            self._book.claim(subject)
 
     @property
     def results(self) -> JSONObject:
@@ -178,8 +202,12 @@ class RoundAsking(Asking):
 
         A handler that comes to a result although its round has ended keeps that result.
         """
-        with self._scope:
-            return await handler()
+        try:
+            with self._scope:
+                return await handler()
+        except Exception as error:
+            if not (self._scope.cancel_called and _is_the_end(error)):
+                raise
         return self.book.question(time.time())
 
     async def ask(self, ask: Ask) -> tuple[str, object]:
@@ -201,7 +229,7 @@ class RoundAsking(Asking):
             if not self._scope.cancel_called:
                 self.book.withdraw(key)
         # Only where the round's scope does not reach: in a shield, or for a thread.
-        raise RequestCancelledError("the request was answered with a question")
+        raise _RoundOverError
 
     async def _quiet(self) -> None:
         """Wait until nobody else of the handler is about to ask."""
@@ -225,3 +253,9 @@ class RoundAsking(Asking):
         super().close()
         if self._ended is not None:
             self._ended.set()
+
+
+def _is_the_end(error: BaseException) -> bool:
+    """Tell whether nothing but the end of the round is in an exception."""
+    inner: Any = getattr(error, "exceptions", None)
+    return isinstance(error, _RoundOverError) if inner is None else all(map(_is_the_end, inner))

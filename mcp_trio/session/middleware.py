@@ -10,13 +10,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 
-from mcp_trio.errors import UnauthorizedError
+from mcp_trio.errors import NotFoundError, UnauthorizedError, sole_cause
 from mcp_trio.session.context import Context
 from mcp_trio.session.targets import params_about
+
+L = TypeVar("L")
 
 Next: TypeAlias = Callable[[Context], Awaitable[object]]
 """The rest of the way: takes the context, gives the typed result or raises."""
@@ -31,10 +33,16 @@ the question of the call: the same context with the calling method and the entry
 
 
 async def allows(authorize: Authorizer | None, context: Context) -> bool:
-    """Ask, if there is anybody to ask. Anything but True is no, and so is `UnauthorizedError`."""
+    """Ask, if there is anybody to ask. Anything but True is no.
+
+    So is `UnauthorizedError`, and `NotFoundError`, by which an authorizer denies that there is
+    such a thing; alone in a group, too.
+    """
     try:
         await demand(authorize, context)
-    except UnauthorizedError:
+    except Exception as error:
+        if not isinstance(sole_cause(error), UnauthorizedError | NotFoundError):
+            raise
         return False
     return True
 
@@ -57,6 +65,18 @@ async def demand(authorize: Authorizer | None, context: Context) -> None:
 def question(context: Context, method: str, target: str) -> Context:
     """The context in which a caller would make another request, to ask whether he may."""
     return attrs.evolve(context, method=method, params=params_about(method, target))
+
+
+def without(layers: tuple[L, ...], layer: L) -> tuple[L, ...]:
+    """The layers but one, the innermost if it stands there twice.
+
+    Raises:
+        NotFoundError: it is none of them.
+    """
+    for place in reversed(range(len(layers))):
+        if layers[place] == layer:
+            return layers[:place] + layers[place + 1 :]
+    raise NotFoundError("this middleware was not registered here")
 
 
 def onion(layers: Sequence[Middleware], core: Next) -> Next:

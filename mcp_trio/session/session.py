@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import attrs
@@ -240,7 +240,7 @@ class Dispatcher:
             case Result() | Error():
                 self._feed_response(message)
             case Batch():
-                self._feed_batch(message, envelope.headers)
+                self._feed_batch(message, envelope)
             case Malformed():
                 self._malformed += 1
                 lost = message.lost if envelope.related is None else envelope.related
@@ -266,15 +266,15 @@ class Dispatcher:
             self._tasks -= 1
             self._room.unpark_all()
 
-    def _admit(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+    def _admit(self, request: Request, envelope: Envelope) -> _Accepted | Error:
         self.reporter.received(request.method, request.id)
         began = trio.current_time()
-        outcome = self._judge(request, headers)
+        outcome = self._judge(request, envelope)
         if isinstance(outcome, Error):
             self.reporter.completed(request.method, request.id, "error", began=began)
         return outcome
 
-    def _judge(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+    def _judge(self, request: Request, envelope: Envelope) -> _Accepted | Error:
         try:
             if self._closed is not None:
                 raise self._closed_error()  # HTTP may still bring one, and nothing would run it
@@ -282,11 +282,12 @@ class Dispatcher:
             if full and request.method != "ping":  # which is always answered (LC6)
                 raise OverloadedError("too many requests are running in this session")
             inbound = Inbound(self, request)
+            inbound.principal = envelope.principal
             self.peer.begin(request.id, inbound)
         except MCPError as error:
             return error_message(request.id, error)
         try:
-            runner = self.handler.admit(request, headers)
+            runner = self.handler.admit(request, envelope.headers)
         except MCPError as error:
             self.peer.finish(request.id)
             return error_message(request.id, error)
@@ -295,7 +296,7 @@ class Dispatcher:
         return _Accepted(inbound, runner)
 
     def _feed_request(self, request: Request, envelope: Envelope) -> None:
-        accepted = self._admit(request, envelope.headers)
+        accepted = self._admit(request, envelope)
         if isinstance(accepted, _Accepted):
             accepted.inbound.related = envelope.related
         if isinstance(accepted, Error):
@@ -354,7 +355,7 @@ class Dispatcher:
             # The peer is gone; the reader notices the same and ends the session.
             logger.debug("an answer could not be sent: %s", error)
 
-    def _feed_batch(self, batch: Batch, headers: Mapping[str, str] | None) -> None:
+    def _feed_batch(self, batch: Batch, envelope: Envelope) -> None:
         if not self.handler.batches:
             refusal = ProtocolError("Invalid request: batches are not part of this revision")
             self.spawn(self._answer, error_message(None, refusal))
@@ -367,13 +368,13 @@ class Dispatcher:
                     fault = ProtocolError("Invalid request: initialize cannot be in a batch")
                     replies.append(error_message(item.id, fault))
                 case Request():
-                    outcome = self._admit(item, headers)
+                    outcome = self._admit(item, envelope)
                     (replies if isinstance(outcome, Error) else accepted).append(outcome)  # type: ignore[arg-type]  # each list takes its own half
                 case Malformed(answer=Error() as answer):
                     self._malformed += 1
                     replies.append(answer)
                 case _:
-                    self.feed(Envelope(item, None, headers))
+                    self.feed(attrs.evolve(envelope, message=item))
         if accepted or replies:
             related = next((i.id for i in batch.items if isinstance(i, Request)), None)
             self.spawn(self._run_batch, accepted, replies, related)

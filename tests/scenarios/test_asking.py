@@ -1105,3 +1105,40 @@ async def test_a_page_is_required_only_of_clients_that_open_pages(transport, rev
         with pytest.raises(RemoteError) as caught:
             await client.call_tool("report")
         assert caught.value.rpc_code == (-32021 if revision.stateless else -32602)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("where", ["tool", "middleware"])
+async def test_a_question_from_within_a_shield_is_a_question(where, wrapped):
+    server = MCPServer("s")
+
+    async def shielded(function, *args):
+        results = []
+
+        async def run():
+            results.append(await function(*args))
+
+        with trio.CancelScope(shield=True):
+            if not wrapped:
+                return await function(*args)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run)
+        return results[0]
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        if where == "tool":
+            await shielded(ctx.elicit, "Sure?", FORM)
+        else:
+            await ctx.elicit("Sure?", FORM)
+        return "done"
+
+    @server.middleware
+    async def layer(context, call_next):
+        if where == "middleware" and context.method == "tools/call":
+            return await shielded(call_next, context)
+        return await call_next(context)
+
+    callbacks = ClientCallbacks(elicitation=lambda _: {"ok": True})
+    async with world(server, "memory", R2026_07_28, callbacks) as client:
+        assert (await client.call_tool("ask")).content[0].text == "done"
