@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Context, HTTPOptions
+from mcp_trio import HTTPOptions
 from mcp_trio.http.session_streams import QUEUE, Stream
 from tests.http.asgi import serving
 from tests.http.tools import make_server
