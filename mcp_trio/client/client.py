@@ -7,109 +7,43 @@ call, tells the server what is still running, and closes the transport.
 from __future__ import annotations
 
 import contextlib
-import logging
-import math
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from functools import partial
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Self, TypeAlias, TypeVar, cast
+from typing import Self, TypeAlias
 
-import attrs
 import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.answers import Answers, ClientCallbacks
+from mcp_trio.client.calls import Calls
 from mcp_trio.client.layers import ClientMiddleware, around
 from mcp_trio.client.listening import Changes
+from mcp_trio.client.negotiation import Negotiation
+from mcp_trio.client.options import ClientOptions
 from mcp_trio.client.targets import check_url, open_url
-from mcp_trio.eras.negotiate import (
-    Step,
-    best_common,
-    classify,
-    following,
-    nothing_common,
-    supported_by,
-)
-from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
 from mcp_trio.errors import (
-    HEADER_MISMATCH,
     AlreadyConnectedError,
-    ConfigurationError,
     MCPError,
     MethodNotFoundError,
-    NotFoundError,
-    ProtocolError,
-    RemoteError,
     TransportClosedError,
     sole_cause,
 )
 from mcp_trio.events import EventHub, Reporter
-from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback
 from mcp_trio.session.inbound import Inbound, Runner
+from mcp_trio.session.middleware import without
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.memory import MemoryTransport
-from mcp_trio.transports.streamable_http import StreamableHTTPTransport
-from mcp_trio.wire import (
-    REVISIONS,
-    CallToolResult,
-    DiscoverResult,
-    Implementation,
-    InitializeResult,
-    JSONObject,
-    ListToolsResult,
-    Revision,
-    ServerCapabilities,
-    Tool,
-)
-from mcp_trio.wire.converter import from_wire, to_wire
-from mcp_trio.wire.meta import SERVER_INFO
+from mcp_trio.wire import Implementation, JSONObject, Revision, ServerCapabilities
+from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.notices import SubscriptionFilter
-from mcp_trio.wire.revisions import BY_DATE
-
-logger = logging.getLogger("mcp_trio.client")
-T = TypeVar("T")
 
 Target: TypeAlias = "str | MCPServer | Transport"
 
 
-def _revisions(given: Iterable[Revision | str]) -> tuple[Revision, ...]:
-    """Take revisions by object or by date.
-
-    Raises:
-        ConfigurationError: a date that is no revision, or none at all.
-    """
-    found: list[Revision] = []
-    for item in given:
-        revision = BY_DATE.get(item) if isinstance(item, str) else item
-        if revision is None:
-            raise ConfigurationError(f"{item!r} is no revision; there are {', '.join(BY_DATE)}")
-        found.append(revision)
-    if not found:
-        raise ConfigurationError("a client has to speak at least one revision")
-    return tuple(found)
-
-
-@attrs.frozen(kw_only=True)
-class ClientOptions:
-    """Rarely needed settings of a client."""
-
-    info: Implementation = attrs.field(factory=lambda: Implementation(name="mcp_trio", version="0"))
-    """How the program calls itself."""
-    revisions: tuple[Revision, ...] = attrs.field(default=REVISIONS, converter=_revisions)
-    """Revisions to speak, newest first, as `Revision`s or by date. One alone forces it, without
-    asking the server first."""
-    timeout: float = math.inf
-    """Seconds for a call that names no timeout of its own."""
-    probe_timeout: float = 10.0
-    """Seconds to wait for an answer while finding out the era."""
-    max_rounds: int = 16
-    """Questions in a row that are answered in one call of the stateless era."""
-
-
-class MCPClient:
+class MCPClient(Calls):
     """A connection to an MCP server.
 
     Use it as `async with MCPClient(target) as client`. Cancelling the block, or leaving
@@ -137,6 +71,7 @@ class MCPClient:
         """
         if isinstance(target, str):
             check_url(target)
+        super().__init__()
         self.options = options or ClientOptions()
         self._answers = Answers(callbacks or ClientCallbacks())
         self._target = target
@@ -144,7 +79,6 @@ class MCPClient:
         self._entered = False
         self._session: Dispatcher | None = None
         self._revision: Revision | None = None
-        self._annotations: dict[str, tuple[ParamHeader, ...]] = {}
         self._listeners: set[Changes] = set()
         self._layers: tuple[ClientMiddleware, ...] = ()
         self.events = EventHub()
@@ -199,100 +133,34 @@ class MCPClient:
             raise cause from None
 
     async def _connect(self) -> None:
-        transport = await self._transport()
+        target = self._target
+        transport: Transport
+        theirs: Transport | None = None
+        if isinstance(target, MCPServer):
+            transport, theirs = MemoryTransport.pair()
+        elif isinstance(target, str):
+            transport = await open_url(target, self._exits)
+        else:
+            transport = target
         nursery = await self._exits.enter_async_context(trio.open_nursery())
         self._exits.callback(nursery.cancel_scope.cancel)
-        if isinstance(self._target, MCPServer):
-            ours, theirs = MemoryTransport.pair()
-            transport = ours
-            await nursery.start(_serve, self._target, theirs)
+        if theirs is not None:
+            await nursery.start(_serve, target, theirs)
         reporter = Reporter(self.events, "client")
-        session = Dispatcher(cast("Transport", transport), _Callbacks(self), reporter=reporter)
+        session = Dispatcher(transport, _Callbacks(self), reporter=reporter)
         self._session = session
         await nursery.start(session.run)
-        await self._negotiate(transport)
-
-    async def _transport(self) -> Transport | None:
-        if isinstance(self._target, MCPServer):
-            return None
-        if isinstance(self._target, str):
-            return await open_url(self._target, self._exits)
-        return self._target
-
-    async def _negotiate(self, transport: Transport | None) -> None:
-        ours = self.options.revisions
-        stateless = next((r for r in ours if r.stateless), None)
-        step = Step.INITIALIZE if stateless is None else Step.DISCOVER
-        error: MCPError | None = None
-        while step not in {Step.STATELESS, Step.HANDSHAKE, Step.FAIL}:
-            if step is Step.INITIALIZE:
-                await self._initialize(transport)
-                return
-            try:
-                await self._discover(cast("Revision", stateless))
-            except MCPError as failure:
-                error = failure
-                reply = classify(failure, ours)
-                stateless = best_common(supported_by(failure), ours) or stateless
-                step = following(step, reply)
-                if step is Step.INITIALIZE and all(r.stateless for r in ours):
-                    raise
-            else:
-                return
-        if error is not None and supported_by(error):
-            raise nothing_common(ours, supported_by(error)) from error
-        raise error or ProtocolError("the server's era could not be found out")
-
-    async def _discover(self, revision: Revision) -> None:
-        info = to_wire(self.options.info, revision)
-        declared = self._answers.callbacks.capabilities
-        self.session.stamp = StatelessStamp(
-            revision, info, declared(revision), lambda name: self._annotations.get(name, ())
+        negotiation = Negotiation(
+            session=session,
+            options=self.options,
+            declared=self._answers.callbacks.capabilities,
+            mirrored=self._mirrored,
         )
-        self._revision = revision
-        answer = await self.session.call("server/discover", timeout=self.options.probe_timeout)
-        found = self._read(answer, DiscoverResult)
-        chosen = best_common(
-            found.supported_versions, (r for r in self.options.revisions if r.stateless)
-        )
-        if chosen is not None and chosen is not revision:
-            self._revision = chosen
-            self.session.stamp = StatelessStamp(
-                chosen, info, declared(chosen), lambda name: self._annotations.get(name, ())
-            )
-        self.capabilities = found.capabilities
-        self.instructions = found.instructions
-        server_info = (found.meta or {}).get(SERVER_INFO)
-        if isinstance(server_info, dict):
-            info = cast("JSONObject", server_info)
-            self.server_info = from_wire(info, Implementation, self.revision)
-
-    async def _initialize(self, transport: Transport | None) -> None:
-        handshake = [r for r in self.options.revisions if not r.stateless]
-        session = self.session
-        session.stamp = HandshakeStamp(None)
-        answer = await session.call(
-            "initialize",
-            {
-                "protocolVersion": handshake[0].date,
-                "capabilities": self._answers.callbacks.capabilities(handshake[0]),
-                "clientInfo": to_wire(self.options.info, handshake[0]),
-            },
-            timeout=self.options.probe_timeout,
-        )
-        found = from_wire(answer, InitializeResult, handshake[0], where="result")
-        revision = BY_DATE.get(found.protocol_version)
-        if revision not in handshake:
-            raise nothing_common(self.options.revisions, [found.protocol_version])
-        self._revision = revision
-        stamp = session.stamp = HandshakeStamp(revision)
-        self.capabilities = found.capabilities
-        self.server_info = found.server_info
-        self.instructions = found.instructions
-        initialized = Notification("notifications/initialized")
-        await session.notify(initialized.method)
-        if isinstance(transport, StreamableHTTPTransport) and transport.session_id is not None:
-            await transport.listen(stamp.headers(initialized))
+        agreed = await negotiation.run(transport)
+        self._revision = agreed.revision
+        self.capabilities = agreed.capabilities
+        self.server_info = agreed.server_info
+        self.instructions = agreed.instructions
 
     @property
     def session(self) -> Dispatcher:
@@ -317,12 +185,6 @@ class MCPClient:
         return self._revision
 
     # -- calling -------------------------------------------------------------------
-
-    def _read(self, answer: JSONObject, cls: type[T]) -> T:
-        kind = answer.pop("resultType", "complete")
-        if kind != "complete":
-            raise ProtocolError("the server sent a result of a type that was not asked for")
-        return from_wire(answer, cls, self.revision, where="result")
 
     async def call(
         self,
@@ -366,101 +228,7 @@ class MCPClient:
         Raises:
             NotFoundError: it was not added.
         """
-        if layer not in self._layers:
-            raise NotFoundError("this middleware was not added here")
-        kept = list(self._layers)
-        kept.remove(layer)
-        self._layers = tuple(kept)
-
-    async def ping(self) -> None:
-        """Ask for a sign of life; in the stateless era that is `server/discover`."""
-        await self.call("server/discover" if self.revision.stateless else "ping")
-
-    async def list_tools(self, cursor: str | None = None) -> ListToolsResult:
-        """Get one page of tools.
-
-        A tool whose definition breaks the rules is left out, with a warning, and so costs
-        nobody the others.
-
-        Raises:
-            RemoteError: a cursor the server does not know.
-        """
-        answer = await self.call("tools/list", None if cursor is None else {"cursor": cursor})
-        listed = answer.get("tools")
-        if isinstance(listed, list):
-            tools = [tool for item in cast("list[object]", listed) if (tool := self._tool(item))]
-            result = self._read({**answer, "tools": []}, ListToolsResult)
-            return attrs.evolve(result, tools=tools)
-        return self._read(answer, ListToolsResult)
-
-    def _tool(self, item: object) -> Tool | None:
-        try:
-            tool = from_wire(cast("JSONObject", item), Tool, self.revision, where="tool")
-            self._annotations[tool.name] = param_headers(tool.input_schema)
-        except (MCPError, ParamHeaderError) as error:
-            name = cast("JSONObject", item).get("name") if isinstance(item, dict) else None
-            logger.warning("tool %.100r is left out: %s", name, error)
-            return None
-        return tool
-
-    async def tools(self) -> AsyncIterator[Tool]:
-        """Walk over all tools, page by page.
-
-        Raises:
-            ProtocolError: the server gives the same cursor twice.
-        """
-        cursor: str | None = None
-        seen: set[str] = set()
-        while True:
-            page = await self.list_tools(cursor)
-            for tool in cast("list[Tool]", page.tools):
-                yield tool
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-            if cursor in seen:
-                raise ProtocolError("the server's pages go round in circles")
-            seen.add(cursor)
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 - the server has to be told
-        on_progress: ProgressCallback | None = None,
-    ) -> CallToolResult:
-        """Call a tool.
-
-        Leaving early cancels the call on the server, whatever the transport. A call that the
-        server refuses for its headers never ran: the tools are listed, in which it says which
-        arguments are mirrored, and the call is sent once more (N17).
-
-        Args:
-            name: of the tool.
-            arguments: by name.
-            timeout: seconds to wait, each time.
-            on_progress: called with progress, total and message.
-
-        Returns:
-            What the tool answered; `is_error` when it failed.
-
-        Raises:
-            RemoteError: no such tool, or a fault of the protocol.
-            RequestTimeoutError: no answer in time.
-            TransportError: the line broke first.
-        """
-        params: JSONObject = {"name": name, "arguments": dict(arguments or {})}
-        send = partial(self.call, "tools/call", params, timeout=timeout, on_progress=on_progress)
-        try:
-            answer = await send()
-        except RemoteError as error:
-            if error.rpc_code != HEADER_MISMATCH:
-                raise
-            async for _ in self.tools():
-                pass  # each page is taken note of
-            answer = await send()
-        return self._read(answer, CallToolResult)
+        self._layers = without(self._layers, layer)
 
     @contextlib.asynccontextmanager
     async def listen(

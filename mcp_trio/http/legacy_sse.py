@@ -35,12 +35,12 @@ SESSION = "session_id"
 class EventLine:
     """One session's line: out as events of one response, in as bodies of others."""
 
-    def __init__(self, responder: Responder, principal: Principal | None) -> None:
+    def __init__(self, responder: Responder, principal: Principal | None = None) -> None:
         """Make one; `accept` comes before anything else.
 
         Args:
             responder: the response to the GET.
-            principal: who opened it.
+            principal: who opened it, if known.
         """
         self.principal = principal
         # 192 random bits: who knows the id may speak in the session (H12).

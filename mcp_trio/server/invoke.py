@@ -23,7 +23,6 @@ from mcp_trio.server.signature import (
     Signature,
     SignatureError,
     description_of,
-    fault_text,
     read_signature,
     underlying,
 )
@@ -138,8 +137,8 @@ class FunctionTool:
             return argument_fault(self.validator.violations(arguments))
         try:
             keywords = self.signature.bind(arguments)
-        except msgspec.ValidationError as error:
-            return error_result(f"Invalid arguments: {fault_text(error)}")
+        except msgspec.ValidationError:
+            return argument_fault(self.signature.faults(arguments))
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context
         try:

@@ -182,6 +182,8 @@ def _as_text(data: bytes, mime_type: str | None) -> str | None:
         mime_type.startswith(_TEXTUAL) or mime_type.endswith(("+json", "+xml"))
     ):
         return None
+    if b"\0" in data:
+        return None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -6,13 +6,13 @@ Registration only. What the methods of the protocol do with it is written in `se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import attrs
 import trio
 
 from mcp_trio.engine.subscriptions import RESOURCE_UPDATED, Notice
-from mcp_trio.errors import ConfigurationError, NotFoundError
+from mcp_trio.errors import ConfigurationError
 from mcp_trio.events import EventHub
 from mcp_trio.framing.uri_template import normal
 from mcp_trio.server.completions import Completer, Completions
@@ -29,7 +29,7 @@ from mcp_trio.server.resources import (
 )
 from mcp_trio.server.shelf import Shelf, ToolShelf
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer, Middleware, demand
+from mcp_trio.session.middleware import Authorizer, Middleware, demand, without
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire import METHODS, Tool
 from mcp_trio.wire.prompts import Prompt
@@ -201,10 +201,13 @@ class Offers:
         JSON value, `ResourceContents`, a list of these, or a `ReadResourceResult`.
 
         Raises:
+            ConfigurationError: no URI was given.
             UriTemplateError: the template cannot be matched.
             SignatureError: the parameters are not the variables.
             DuplicateRegistrationError: the URI is taken.
         """
+        if not isinstance(cast("object", uri), str):
+            raise ConfigurationError('a resource needs its URI: @server.resource("scheme://name")')
 
         def register(target: F) -> F:
             self.add_resource(uri, target, **options)
@@ -243,9 +246,11 @@ class Offers:
         suggestions, best first; it may be async.
 
         Raises:
-            ConfigurationError: not exactly one of `prompt` and `resource` was given.
+            ConfigurationError: no argument, or not exactly one of `prompt` and `resource`.
             DuplicateRegistrationError: the argument is completed already.
         """
+        if not isinstance(cast("object", argument), str):
+            raise ConfigurationError('a completion needs its argument: @server.completion("name")')
 
         def register(completer: C) -> C:
             self.add_completion(argument, completer, prompt=prompt, resource=resource)
@@ -295,11 +300,7 @@ class Offers:
         Raises:
             NotFoundError: it was not registered.
         """
-        if layer not in self.layers:
-            raise NotFoundError("this middleware was not registered here")
-        kept = list(self.layers)
-        kept.remove(layer)
-        self.layers = tuple(kept)
+        self.layers = without(self.layers, layer)
 
     @overload
     def authorize(self, function: A, /) -> A: ...

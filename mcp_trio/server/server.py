@@ -40,7 +40,7 @@ from mcp_trio.server.offers import Offers
 from mcp_trio.server.resources import ResourceEntry, TemplateEntry
 from mcp_trio.server.shelf import Page, Shelf, page_for, page_of
 from mcp_trio.session.context import Context
-from mcp_trio.session.dispatch import Handler
+from mcp_trio.session.dispatch import Handler, handler_failed
 from mcp_trio.session.middleware import allows, demand, question
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher, SessionLimits
@@ -97,6 +97,16 @@ class ServerOptions:
     with an error that says so; nobody else waits for it meanwhile."""
     cursor_secret: bytes | None = None
     """Seals cursors. Share it between replicas; by default each process has its own."""
+
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(ServerOptions):
+            value: object = getattr(self, field.name)
+            # A time of nothing is for whoever wants to see every state expire.
+            if isinstance(value, int | float) and field.name != "state_ttl" and not value > 0:
+                raise ConfigurationError(f"{field.name} must be greater than 0")
+        keys: object = self.state_keys
+        if not isinstance(keys, tuple):
+            raise ConfigurationError("state_keys is a tuple of keys, also if there is one")
 
 
 class MCPServer(Offers, LineServing):
@@ -206,9 +216,18 @@ class MCPServer(Offers, LineServing):
             # The same for every caller (K4).
             return _listed(page_of(listing, *where), "public")
 
+        failures = 0
+
         async def shows(name: str, entry: Listed) -> bool:
+            nonlocal failures
             asked = question(context, method, name)
-            return await allows(self.authorizer, asked) and await allows(entry.authorize, asked)
+            try:
+                return await allows(self.authorizer, asked) and await allows(entry.authorize, asked)
+            except Exception as error:  # noqa: BLE001 - one bad rule hides what it is about, no more
+                failures += 1
+                if failures == 1:  # one line for a listing is enough
+                    handler_failed(f"the authorizer of {name[:128]}", sole_cause(error))
+                return False
 
         return _listed(await page_for(listing, *where, shows), "private")
 

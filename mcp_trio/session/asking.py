@@ -15,6 +15,7 @@ costs another round. A side effect in `once` is always let finish first.
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 import time
 from collections.abc import Awaitable, Callable
@@ -36,6 +37,10 @@ class _RoundOverError(RequestCancelledError):
         super().__init__("the request was answered with a question")
 
 
+_INSIDE: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
+    "mcp_trio.once", default=frozenset()
+)
+"""Keys of the `once` calls that this task is inside of."""
 QUIET_TURNS = 8
 """Turns of the scheduler without a new question after which a round ends."""
 
@@ -58,13 +63,26 @@ class Asking:
     By itself it is the one of a request that may not ask (R1).
     """
 
-    __slots__ = ("_over", "_running", "_values")
+    __slots__ = ("_keys", "_over", "_running", "_values")
 
     def __init__(self) -> None:
         # Few requests ask, and every one has this: what can be made later is.
         self._values: JSONObject = {}
         self._running: dict[str, trio.Event] = {}
+        self._keys: set[str] | None = None
         self._over = False
+
+    def take(self, key: str) -> None:
+        """Note the key that a handler gave a question.
+
+        Raises:
+            ValueError: it has given it to another one in this run. Two tasks that use one key
+                get there in no order that could be repeated, so answers would be mixed up.
+        """
+        self._keys = set() if self._keys is None else self._keys
+        if key in self._keys:
+            raise ValueError(f"the key {key!r} names two questions of this call")
+        self._keys.add(key)
 
     @property
     def results(self) -> JSONObject:
@@ -89,6 +107,7 @@ class Asking:
             await trio.lowlevel.checkpoint()
             return self.results[key]
         done = self._running[key] = trio.Event()
+        around = _INSIDE.set(_INSIDE.get() | {key})
         try:
             made = function(*args)
             if inspect.isawaitable(made):
@@ -96,6 +115,7 @@ class Asking:
             # Written and read, so that the first run sees what every later one will.
             value = self.results[key] = codec.decode_value(codec.encode_value(made))
         finally:
+            _INSIDE.reset(around)
             del self._running[key]
             done.set()
         return value
@@ -147,7 +167,16 @@ class LiveAsking(Asking):
 class RoundAsking(Asking):
     """The stateless era: answers from earlier rounds, or the end of this one (R2)."""
 
-    __slots__ = ("_arrivals", "_book", "_caller", "_ended", "_line", "_open", "_scope")
+    __slots__ = (
+        "_arrivals",
+        "_book",
+        "_caller",
+        "_ended",
+        "_line",
+        "_open",
+        "_scope",
+        "_waiting_inside",
+    )
 
     def __init__(self, line: AskingLine, open_book: Callable[[], Round]) -> None:
         """Prepare a run.
@@ -166,6 +195,8 @@ class RoundAsking(Asking):
         self._ended: trio.Event | None = None
         """Set at the end; exists while somebody asks."""
         self._arrivals = 0
+        self._waiting_inside: frozenset[str] = frozenset()
+        """Keys of side effects that have asked something themselves."""
 
     @property
     def book(self) -> Round:
@@ -218,6 +249,7 @@ class RoundAsking(Asking):
             await trio.lowlevel.checkpoint()
             return f"inputResponses.{key}", answer
         self._arrivals += 1
+        self._waiting_inside |= _INSIDE.get()
         if self._ended is None:
             self._ended = trio.Event()
         try:
@@ -235,9 +267,11 @@ class RoundAsking(Asking):
         """Wait until nobody else of the handler is about to ask."""
         seen, quiet = self._arrivals, 0
         while quiet < QUIET_TURNS and not self._over:
-            for running in tuple(self._running.values()):
-                await running.wait()
-                quiet = 0
+            for key, running in tuple(self._running.items()):
+                # One that asks itself waits for this round to end, and is run again in the next.
+                if key not in self._waiting_inside:
+                    await running.wait()
+                    quiet = 0
             await trio.lowlevel.checkpoint()
             quiet = quiet + 1 if seen == self._arrivals else 0
             seen = self._arrivals

@@ -10,13 +10,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 
 from mcp_trio.errors import NotFoundError, UnauthorizedError, sole_cause
 from mcp_trio.session.context import Context
 from mcp_trio.session.targets import params_about
+
+L = TypeVar("L")
 
 Next: TypeAlias = Callable[[Context], Awaitable[object]]
 """The rest of the way: takes the context, gives the typed result or raises."""
@@ -63,6 +65,18 @@ async def demand(authorize: Authorizer | None, context: Context) -> None:
 def question(context: Context, method: str, target: str) -> Context:
     """The context in which a caller would make another request, to ask whether he may."""
     return attrs.evolve(context, method=method, params=params_about(method, target))
+
+
+def without(layers: tuple[L, ...], layer: L) -> tuple[L, ...]:
+    """The layers but one, the innermost if it stands there twice.
+
+    Raises:
+        NotFoundError: it is none of them.
+    """
+    for place in reversed(range(len(layers))):
+        if layers[place] == layer:
+            return layers[:place] + layers[place + 1 :]
+    raise NotFoundError("this middleware was not registered here")
 
 
 def onion(layers: Sequence[Middleware], core: Next) -> Next:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+import trio
 from opentelemetry import trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context as Trace
@@ -125,6 +126,10 @@ class Tracing:
                 # Its text may hold what nobody else should see.
                 _failed(span, type(error).__name__, "")
                 raise
+            except trio.Cancelled:
+                late = context.scope.deadline <= trio.current_time()
+                _failed(span, "timeout" if late else "cancelled", "")
+                raise
             if isinstance(result, CallToolResult) and result.is_error:
                 _failed(span, "tool_error", "")
             return result
@@ -153,6 +158,9 @@ class Tracing:
                 raise
             except Exception as error:
                 _failed(span, type(error).__name__, "")
+                raise
+            except trio.Cancelled:
+                _failed(span, "cancelled", "")
                 raise
             if result.get("isError") is True:
                 _failed(span, "tool_error", "")

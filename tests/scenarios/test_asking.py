@@ -1142,3 +1142,57 @@ async def test_a_question_from_within_a_shield_is_a_question(where, wrapped):
     callbacks = ClientCallbacks(elicitation=lambda _: {"ok": True})
     async with world(server, "memory", R2026_07_28, callbacks) as client:
         assert (await client.call_tool("ask")).content[0].text == "done"
+
+
+# -- found by somebody who tried -----------------------------------------------------------
+
+
+@with_forms
+async def test_one_key_for_two_questions_is_an_error_and_mixes_up_no_answers(transport, revision):
+    server, _ = make_server()
+
+    @server.tool
+    async def delete(ctx: Context) -> str:
+        refused = []
+
+        async def one(path):
+            try:
+                await ctx.elicit(f"Delete {path}?", FORM, key="confirm")
+            except ValueError as error:
+                refused.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one, "a")
+            nursery.start_soon(one, "b")
+        return " ".join(refused)
+
+    callbacks = ClientCallbacks(elicitation=lambda _: {"ok": True})
+    async with world(server, transport, revision, callbacks) as client:
+        assert "'confirm' names two questions" in await text_of(client, "delete")
+
+
+@with_forms
+async def test_a_side_effect_may_ask_itself_and_still_happens_one_time(transport, revision):
+    server, record = make_server()
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        async def buy():
+            answer = await ctx.elicit("Buy it?", FORM)
+            record.add("bought")
+            return answer.action
+
+        async def other():
+            await ctx.elicit("And a bag?", Place)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            bought = await ctx.once("buy", buy)
+        await ctx.elicit("Rate us", FORM)
+        return bought
+
+    fill = {"And a bag?": {"city": "x"}}
+    callbacks = ClientCallbacks(elicitation=lambda asked: fill.get(asked.message, {"ok": True}))
+    async with world(server, transport, revision, callbacks) as client:
+        assert await text_of(client, "order") == "accept"
+    assert record.events == ["bought"]

@@ -236,6 +236,16 @@ async def test_one_that_fails_lets_nobody_in_and_tells_nothing(revision, caplog)
         assert "secret" not in str(caught.value)
 
 
+async def test_one_that_fails_hides_its_own_entry_and_no_other(caplog):
+    server = make_server()
+    server.add_tool(lambda: "x", name="broken", authorize=lambda ctx: "a" in ctx.principal.scopes)
+    async with MCPClient(server) as client:
+        names = [tool.name async for tool in client.tools()]
+        assert "broken" not in names
+        assert "open" in names
+    assert "the authorizer of broken failed" in caplog.text
+
+
 async def test_a_refused_handshake_is_not_one():
     server, open_ = make_server(), [False]
     server.authorize("initialize")(lambda context: open_[0])

@@ -5,10 +5,10 @@ import trio
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from mcp_trio import Context, MCPServer, ToolError
 from mcp_trio.telemetry.instrument import instrument
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.scenarios.worlds import world
+from tests.test_events import make_server
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
@@ -37,26 +37,6 @@ def labels(**given):
     return tuple(sorted(given.items()))
 
 
-def make_server():
-    server, began = MCPServer("s"), trio.Event()
-
-    @server.tool
-    async def good(ctx: Context) -> str:
-        await ctx.progress(1)
-        return "ok"
-
-    @server.tool
-    async def bad() -> str:
-        raise ToolError("no")
-
-    @server.tool
-    async def hold() -> None:
-        began.set()
-        await trio.sleep_forever()
-
-    return server, began
-
-
 @both_eras
 async def test_requests_and_notifications_are_counted_on_both_sides(revision):
     server, began = make_server()
@@ -67,7 +47,7 @@ async def test_requests_and_notifications_are_counted_on_both_sides(revision):
             instrument(client, meter_provider=on_client.provider),
         ):
             for _ in range(2):
-                await client.call_tool("good", on_progress=lambda *_: None)
+                await client.call_tool("steps", on_progress=lambda *_: None)
             await client.call_tool("bad")
             with pytest.raises(Exception, match="not found"):
                 await client.call("made/up/method")

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -14,6 +15,7 @@ from mcp_trio import (
     MCPServer,
     NotFoundError,
     RemoteError,
+    ServerOptions,
     ToolError,
 )
 from mcp_trio.telemetry.instrument import instrument
@@ -206,3 +208,29 @@ async def test_a_call_that_a_callback_of_the_client_fails_is_marked():
     assert span.status.status_code is StatusCode.ERROR
     assert span.attributes["error.type"] == "RuntimeError"
     assert "secret" not in span.to_json()
+
+
+@both_eras
+async def test_what_was_cancelled_or_took_too_long_is_marked(revision, autojump_clock):
+    server, here, there = (
+        MCPServer("s", options=ServerOptions(request_timeout=3)),
+        Tracer(),
+        Tracer(),
+    )
+
+    @server.tool
+    async def hold() -> None:
+        await trio.sleep_forever()
+
+    async with world(server, "memory", revision) as client:
+        with (
+            instrument(server, tracer_provider=there.provider),
+            instrument(client, tracer_provider=here.provider),
+        ):
+            with pytest.raises(Exception, match="longer than"):
+                await client.call_tool("hold")
+            with trio.move_on_after(1):
+                await client.call_tool("hold")
+            await trio.testing.wait_all_tasks_blocked()
+    assert [span.attributes["error.type"] for span in there.spans] == ["timeout", "cancelled"]
+    assert [span.attributes["error.type"] for span in here.spans] == ["-32603", "cancelled"]

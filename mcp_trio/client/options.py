@@ -1,0 +1,46 @@
+"""The settings of a client."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import attrs
+
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.wire import REVISIONS, Implementation, Revision
+from mcp_trio.wire.revisions import BY_DATE
+
+
+def _revisions(given: Iterable[Revision | str]) -> tuple[Revision, ...]:
+    """Take revisions by object or by date.
+
+    Raises:
+        ConfigurationError: a date that is no revision, or none at all.
+    """
+    found: list[Revision] = []
+    for item in given:
+        revision = BY_DATE.get(item) if isinstance(item, str) else item
+        if revision is None:
+            raise ConfigurationError(f"{item!r} is no revision; there are {', '.join(BY_DATE)}")
+        found.append(revision)
+    if not found:
+        raise ConfigurationError("a client has to speak at least one revision")
+    return tuple(found)
+
+
+@attrs.frozen(kw_only=True)
+class ClientOptions:
+    """Rarely needed settings of a client."""
+
+    info: Implementation = attrs.field(factory=lambda: Implementation(name="mcp_trio", version="0"))
+    """How the program calls itself."""
+    revisions: tuple[Revision, ...] = attrs.field(default=REVISIONS, converter=_revisions)
+    """Revisions to speak, newest first, as `Revision`s or by date. One alone forces it, without
+    asking the server first."""
+    timeout: float = math.inf
+    """Seconds for a call that names no timeout of its own."""
+    probe_timeout: float = 10.0
+    """Seconds to wait for an answer while finding out the era."""
+    max_rounds: int = 16
+    """Questions in a row that are answered in one call of the stateless era."""
