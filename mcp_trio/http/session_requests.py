@@ -17,11 +17,10 @@ from mcp_trio.engine.lifecycle import Stage
 from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import InvalidParamsError, OverloadedError, ProtocolError
 from mcp_trio.framing import headers as names
-from mcp_trio.framing.sse import encode_event
 from mcp_trio.http.replay import StoredEvent, event_id, parse_event_id
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
-from mcp_trio.http.session_streams import STANDALONE, Stream
+from mcp_trio.http.session_streams import PRIMER, STANDALONE, Stream
 from mcp_trio.http.sessions import HTTPSession, SessionTable
 from mcp_trio.jsonrpc.messages import Batch, Malformed, Message, Request
 from mcp_trio.wire.revisions import BY_DATE, Revision
@@ -206,7 +205,7 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
             await responder.finish(event.data, status=event.status)
             return
     if revision.priming:
-        await _prime(stream, responder)
+        await _prime(stream, responder, PRIMER)
     if event is not None:
         await _send(event, revision, responder)
     while (following := await stream.take(owner)) is not None:
@@ -234,12 +233,9 @@ async def _over(session: HTTPSession, responder: Responder) -> None:
         await responder.end()
 
 
-async def _prime(stream: Stream, responder: Responder) -> None:
+async def _prime(stream: Stream, responder: Responder, number: int) -> None:
     """Send the empty event that gives the client an id to come back with (H5)."""
-    if responder.accepts.sse:
-        await responder.begin()
-        body = encode_event(b"", id=event_id(stream.number, stream.next_number()))
-        await responder.send({"type": "http.response.body", "body": body, "more_body": True})
+    await responder.event(b"", id=event_id(stream.number, number))
 
 
 async def _follow(
@@ -247,15 +243,16 @@ async def _follow(
 ) -> None:
     """Carry a stream for as long as it lasts, what was missed after event `seen` first."""
     revision = session.side.handshake.revision
+    missed = [] if seen is None else session.streams.missed(stream, seen)
+    # An event that waits already brings an id itself, and one given now would be behind it.
+    fresh = seen is None and not stream.queue
+    primer = stream.next_number() if fresh and revision.priming else None
     await responder.begin()
-    if seen is not None:
-        missed = session.streams.replay.after(stream.number, seen)
-        stream.queue.clear()
-        for event in missed:
-            await _send(event, revision, responder)
-    elif revision.priming:
-        await _prime(stream, responder)
-    else:
+    for event in missed:
+        await _send(event, revision, responder)
+    if primer is not None:
+        await _prime(stream, responder, primer)
+    elif fresh:
         await responder.comment()
     while (following := await _next(stream, owner, responder)) is not None:
         await _send(following, revision, responder)

@@ -104,8 +104,7 @@ class ServerOptions:
             # A time of nothing is for whoever wants to see every state expire.
             if isinstance(value, int | float) and field.name != "state_ttl" and not value > 0:
                 raise ConfigurationError(f"{field.name} must be greater than 0")
-        keys: object = self.state_keys
-        if not isinstance(keys, tuple):
+        if not isinstance(cast("object", self.state_keys), tuple):
             raise ConfigurationError("state_keys is a tuple of keys, also if there is one")
 
 

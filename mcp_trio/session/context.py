@@ -31,6 +31,14 @@ T = TypeVar("T")
 class Exchange(Protocol):
     """The line back to the client while one request is running."""
 
+    @property
+    def cuts_cleanly(self) -> bool:
+        """Whether a cancelled `notify` has sent its message whole or not at all.
+
+        Where it may have sent a part, cancelling it breaks the line.
+        """
+        ...
+
     async def notify(self, method: str, params: JSONObject) -> None:
         """Send a notification that belongs to the running request.
 

@@ -41,6 +41,8 @@ class Line(Protocol):
 class Inbound:
     """One running request of the peer: its scope, its task, and the line back."""
 
+    cuts_cleanly = True
+
     __slots__ = ("line", "principal", "reason", "related", "request", "scope", "task")
 
     def __init__(self, line: Line, request: Request) -> None:

@@ -160,6 +160,32 @@ async def test_a_trace_that_the_caller_sets_itself_stays():
 
 
 @both_eras
+async def test_what_was_cancelled_or_took_too_long_is_marked(revision, autojump_clock):
+    server, here, there = (
+        MCPServer("s", options=ServerOptions(request_timeout=3)),
+        Tracer(),
+        Tracer(),
+    )
+
+    @server.tool
+    async def hold() -> None:
+        await trio.sleep_forever()
+
+    async with world(server, "memory", revision) as client:
+        with (
+            instrument(server, tracer_provider=there.provider),
+            instrument(client, tracer_provider=here.provider),
+        ):
+            with pytest.raises(Exception, match="longer than"):
+                await client.call_tool("hold")
+            with trio.move_on_after(1):
+                await client.call_tool("hold")
+            await trio.testing.wait_all_tasks_blocked()
+    assert [span.attributes["error.type"] for span in there.spans] == ["timeout", "cancelled"]
+    assert [span.attributes["error.type"] for span in here.spans] == ["-32603", "cancelled"]
+
+
+@both_eras
 async def test_names_that_a_peer_makes_up_never_become_names_of_spans(revision):
     server, tracer = make_server(), Tracer()
 
@@ -208,29 +234,3 @@ async def test_a_call_that_a_callback_of_the_client_fails_is_marked():
     assert span.status.status_code is StatusCode.ERROR
     assert span.attributes["error.type"] == "RuntimeError"
     assert "secret" not in span.to_json()
-
-
-@both_eras
-async def test_what_was_cancelled_or_took_too_long_is_marked(revision, autojump_clock):
-    server, here, there = (
-        MCPServer("s", options=ServerOptions(request_timeout=3)),
-        Tracer(),
-        Tracer(),
-    )
-
-    @server.tool
-    async def hold() -> None:
-        await trio.sleep_forever()
-
-    async with world(server, "memory", revision) as client:
-        with (
-            instrument(server, tracer_provider=there.provider),
-            instrument(client, tracer_provider=here.provider),
-        ):
-            with pytest.raises(Exception, match="longer than"):
-                await client.call_tool("hold")
-            with trio.move_on_after(1):
-                await client.call_tool("hold")
-            await trio.testing.wait_all_tasks_blocked()
-    assert [span.attributes["error.type"] for span in there.spans] == ["timeout", "cancelled"]
-    assert [span.attributes["error.type"] for span in here.spans] == ["-32603", "cancelled"]
