@@ -7,7 +7,7 @@ Nothing but openings is sent meanwhile, so no call is ever made twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import attrs
 
@@ -26,7 +26,6 @@ from mcp_trio.errors import MCPError, ProtocolError
 from mcp_trio.framing.param_headers import ParamHeader
 from mcp_trio.jsonrpc.messages import Notification
 from mcp_trio.session.session import Dispatcher
-from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 from mcp_trio.wire import (
     DiscoverResult,
     Implementation,
@@ -38,6 +37,21 @@ from mcp_trio.wire import (
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.meta import SERVER_INFO
 from mcp_trio.wire.revisions import BY_DATE
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A transport with a stream for what belongs to no request, as Streamable HTTP has one.
+
+    Told by its shape: importing the transport imports an HTTP client, which not every
+    client needs.
+    """
+
+    session_id: str | None
+
+    async def listen(self, headers: dict[str, str]) -> None:
+        """Open that stream."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -132,7 +146,7 @@ class Negotiation:
         stamp = session.stamp = HandshakeStamp(revision)
         initialized = Notification("notifications/initialized")
         await session.notify(initialized.method)
-        if isinstance(transport, StreamableHTTPTransport) and transport.session_id is not None:
+        if isinstance(transport, Listening) and transport.session_id is not None:
             await transport.listen(stamp.headers(initialized))
         return Agreed(
             revision=revision,

@@ -1,23 +1,20 @@
 """From a URL to a transport: which scheme is which line, and the opening of it.
 
 The only place of the client that opens connections. `unix` and `tcp` carry one message per
-line (D5), `ws` and `wss` one per text frame, `http` and `https` are Streamable HTTP.
+line (D5), `ws` and `wss` one per text frame, `http` and `https` are Streamable HTTP. What a scheme
+needs is imported when a URL has it: a program pays for the lines that it uses.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ssl
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import httpx2
 import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.transports.lines import LineTransport
-from mcp_trio.transports.streamable_http import StreamableHTTPTransport
-from mcp_trio.transports.websocket import WebSocketTransport
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to reach a server."""
@@ -56,22 +53,32 @@ async def open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
     """
     parts = check_url(url)
     if parts.scheme in {"http", "https"}:
-        client = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            follow_redirects=False,
-            trust_env=False,
-        )
-        return StreamableHTTPTransport(url, await exits.enter_async_context(client))
+        return await _http(url, exits)
     stream = await _connect(parts, exits)
     if parts.scheme not in {"ws", "wss"}:
         return LineTransport(stream, stream)
+    from mcp_trio.transports.websocket import WebSocketTransport  # noqa: PLC0415 - on demand
+
     path = parts.path or "/"
     socket = WebSocketTransport(
         stream, parts.netloc.rpartition("@")[2], f"{path}?{parts.query}" if parts.query else path
     )
     await socket.open()
     return socket
+
+
+async def _http(url: str, exits: contextlib.AsyncExitStack) -> Transport:
+    import httpx2  # noqa: PLC0415 - on demand
+
+    from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
+
+    client = httpx2.AsyncClient(
+        timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        follow_redirects=False,
+        trust_env=False,
+    )
+    return StreamableHTTPTransport(url, await exits.enter_async_context(client))
 
 
 async def _connect(parts: SplitResult, exits: contextlib.AsyncExitStack) -> trio.abc.Stream:
@@ -87,6 +94,8 @@ async def _connect(parts: SplitResult, exits: contextlib.AsyncExitStack) -> trio
             exits.push_async_callback(trio.aclose_forcefully, stream)
             if parts.scheme != "wss":
                 return stream
+            import ssl  # noqa: PLC0415 - on demand
+
             secure = trio.SSLStream(
                 stream, ssl.create_default_context(), server_hostname=host, https_compatible=True
             )
