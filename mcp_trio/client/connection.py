@@ -120,8 +120,10 @@ class Connection:
             except UnauthorizedError:
                 raise
             except MCPError as error:
-                logger.info("the server is asked again what it speaks: %s", error)
+                logger.info("the server is not what it was: %s", error)
                 self._options.eras.forget(key)
+                if known.step is first_step(self._options.revisions):
+                    raise
         await self._go(None, task_status)
 
     async def _go(self, known: Known | None, task_status: trio.TaskStatus[None]) -> None:

@@ -87,7 +87,7 @@ class Lines:
             check_url(target)
         elif isinstance(target, Sequence):
             target = Command(target)
-        elif not isinstance(target, Command | Server | Transport):
+        elif not _has_lines(target):
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
         self._used = False
@@ -140,6 +140,10 @@ class Lines:
                     yield transport
                 case server:
                     yield await exits.enter_async_context(_served(server))
+
+
+def _has_lines(target: object) -> bool:
+    return isinstance(target, Command | Server | Transport)
 
 
 @contextlib.asynccontextmanager
