@@ -159,6 +159,7 @@ class MCPClient(Calls):
         self._nursery = await self._exits.enter_async_context(trio.open_nursery())
         self._exits.callback(self._nursery.cancel_scope.cancel)
         await self._nursery.start(self._connection.run)
+        self._exits.push_async_callback(self._connection.close)
 
     def _make_session(self, transport: Transport) -> Dispatcher:
         return Dispatcher(transport, _Callbacks(self), reporter=Reporter(self.events, "client"))

@@ -51,6 +51,9 @@ class Connection:
         self._lasting = lines.restarts > 0
         """Whether another line may be there when this one has ended."""
         self._changed = trio.Event()
+        self._scope = trio.CancelScope()
+        self._closing = False
+        self._over = trio.Event()
 
     @property
     def session(self) -> Dispatcher:
@@ -81,26 +84,44 @@ class Connection:
         Raises:
             MCPError: it cannot be opened. Later that is told to those who use it.
         """
-        left = self._lines.restarts
         try:
-            while True:
-                began = trio.current_time()
-                try:
-                    await self._open(task_status)
-                except MCPError as error:
-                    if self._session is None:
-                        raise
-                    logger.warning("the server cannot be started again: %s", error)
-                if trio.current_time() - began > HEALTHY:
-                    left = self._lines.restarts
-                if not left:
-                    return
-                await trio.sleep(self._pause(self._lines.restarts - left))
-                left -= 1
-                logger.warning("the server is started again")
+            with self._scope:
+                await self._keep(task_status)
         finally:
             self._lasting = False
+            self._over.set()
             self._tell()
+
+    async def _keep(self, task_status: trio.TaskStatus[None]) -> None:
+        left = self._lines.restarts
+        while True:
+            began = trio.current_time()
+            try:
+                await self._open(task_status)
+            except MCPError as error:
+                if self._session is None:
+                    raise
+                logger.warning("the server cannot be started again: %s", error)
+            if trio.current_time() - began > HEALTHY:
+                left = self._lines.restarts
+            if self._closing or not left:
+                return
+            await trio.sleep(self._pause(self._lines.restarts - left))
+            left -= 1
+            logger.warning("the server is started again")
+
+    async def close(self) -> None:
+        """End the session, so that the server still hears what was said, and then the task.
+
+        Bounded in time by what a session and its line may take. Once cancelled, it leaves the
+        rest to whoever cancels `run`.
+        """
+        self._closing = True
+        if self._session is None or self._session.closed:
+            self._scope.cancel()
+        else:
+            self._session.cancel()
+        await self._over.wait()
 
     def _pause(self, failures: int) -> float:
         return min(MAX_PAUSE, 0.5 * 2.0**failures - 0.5)
