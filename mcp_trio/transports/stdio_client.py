@@ -184,6 +184,10 @@ class Program:
             except Exception:
                 logger.exception("the callback for standard error failed")
 
+    async def wait(self) -> None:
+        """Wait until the program has ended. Some of its children may not have."""
+        await self._exited.wait()
+
     # -- its end ---------------------------------------------------------------------
 
     async def _watch(self) -> None:

@@ -8,8 +8,10 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 log, *ways = sys.argv[1:]
+log = Path(log)
 ways += os.environ.get("WAYS", "").split()
 out = sys.stdout.buffer
 listening = []
@@ -17,7 +19,7 @@ META = {"io.modelcontextprotocol/serverInfo": {"name": "program", "version": "1"
 
 
 def note(text):
-    with open(log, "a") as file:
+    with log.open("a") as file:
         file.write(text + "\n")
 
 
@@ -29,7 +31,8 @@ def say(message):
 
 
 def die(text, status):
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
     os._exit(status)
 
 
@@ -80,8 +83,7 @@ def answer(id_, method, params):
 
 
 note("start")
-with open(log) as file:
-    starts = file.read().count("start")
+starts = log.read_text().count("start")
 if "dead" in ways or ("once" in ways and starts > 1):
     die("cannot start", 5)
 for line in sys.stdin.buffer:

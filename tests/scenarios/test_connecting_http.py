@@ -35,6 +35,11 @@ def bare(status, body=b""):
     return status, body
 
 
+def name(answer):
+    status, body = answer if isinstance(answer, tuple) else (answer.__name__, b"")
+    return f"{status} {json.dumps(body(1)) if callable(body) else body.decode()}"
+
+
 class Fake:
     """An HTTP server that answers by method name; a GET is `GET`. Keeps what it was asked."""
 
@@ -106,7 +111,7 @@ PROBE, OPEN = ["server/discover"], ["initialize", "notifications/initialized"]
         error(400, -32000, known_id=False),
         result({}),
     ],
-    ids=str,
+    ids=name,
 )
 async def test_a_server_of_sessions_is_opened_by_handshake_however_it_refuses(refusal):
     fake = Fake(server_discover=refusal, initialize=result(INITIALIZED))
@@ -145,7 +150,7 @@ async def test_an_error_that_only_a_stateless_server_sends_is_the_end(code):
         (error(401, -32001), RemoteError),
         (error(200, 1401), RemoteError),
     ],
-    ids=str,
+    ids=name,
 )
 @pytest.mark.parametrize("step", ["server/discover", "initialize"])
 async def test_who_is_asked_who_they_are_does_not_fall_back(refusal, kind, step):
@@ -165,7 +170,7 @@ async def test_where_nothing_is_served_the_error_is_the_one_of_the_newer_transpo
     assert fake.asked == [*PROBE, "initialize", "GET"]
 
 
-@pytest.mark.parametrize("refusal", [bare(500), bare(200, HTML), error(200, -32603)], ids=str)
+@pytest.mark.parametrize("refusal", [bare(500), bare(200, HTML), error(200, -32603)], ids=name)
 async def test_another_refusal_of_the_handshake_is_the_end(refusal):
     fake = Fake(server_discover=bare(404), initialize=refusal)
     with pytest.raises(MCPError):
@@ -190,7 +195,7 @@ async def test_a_silent_server_is_given_up_in_bounded_time(autojump_clock):
 # -- the older transport ---------------------------------------------------------------
 
 
-class Old:
+class FirstRevision:
     """Our server as one of the first revision: nothing but HTTP+SSE, at `/mcp`."""
 
     def __init__(self):
@@ -211,7 +216,7 @@ class Old:
 
 
 async def test_a_server_of_the_first_revision_is_found_and_remembered():
-    old, eras = Old(), EraCache()
+    old, eras = FirstRevision(), EraCache()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(HTTPService(old).run, "127.0.0.1", 0)
         for posts in (2, 2):
