@@ -267,6 +267,7 @@ async def test_a_server_that_hangs_up_on_the_question_is_called_again():
         heard.append(message.method)
         if message.method == "initialize":
             await line.send(Envelope(Result(message.id, INITIALIZED)))
+            await line.receive()  # the end of the handshake
         await line.aclose()
 
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
