@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import cast
 
 import attrs
@@ -42,7 +43,14 @@ from mcp_trio.jsonrpc.messages import (
     Request,
     Result,
 )
-from mcp_trio.session.call import NotificationCallback, PendingCall, Progress, ProgressCallback
+from mcp_trio.session.call import (
+    NotificationCallback,
+    PendingCall,
+    Progress,
+    ProgressCallback,
+    TimeLimit,
+    time_limit,
+)
 from mcp_trio.session.dispatch import encodable
 from mcp_trio.session.farewells import Farewells
 from mcp_trio.session.inbound import Deaf, Inbound, Runner, SessionHandler
@@ -122,6 +130,8 @@ class Dispatcher:
         self._nursery: trio.Nursery | None = None
         self._closed: MCPError | None = None
         self._malformed = 0
+        self._answered = -math.inf
+        """When this side last finished what it was asked for."""
         self._tasks = 0
         self._farewells = Farewells(self)
         self._room = trio.lowlevel.ParkingLot()
@@ -333,6 +343,8 @@ class Dispatcher:
             self.reporter.completed(request.method, request.id, outcome, began=began)
             self.reaper.remove(inbound)
             self.peer.finish(request.id)
+            if request.method != "ping":
+                self._answered = trio.current_time()
             if not self.peer.running and self.on_idle_change is not None:
                 self.on_idle_change()
         if inbound.reason is not None:
@@ -513,7 +525,7 @@ class Dispatcher:
         method: str,
         params: JSONObject | None = None,
         *,
-        timeout: float = math.inf,  # noqa: ASYNC109 - the peer has to be told, so a scope outside is not enough
+        timeout: float | TimeLimit = math.inf,  # noqa: ASYNC109 - the peer has to be told, so a scope outside is not enough
         on_progress: ProgressCallback | None = None,
         on_notification: NotificationCallback | None = None,
         related: RequestId | None = None,
@@ -526,7 +538,7 @@ class Dispatcher:
         Args:
             method: its name.
             params: its parameters.
-            timeout: seconds to wait for the answer.
+            timeout: seconds to wait for the answer, or a `TimeLimit`.
             on_progress: called in this task with progress, total and message.
             on_notification: called, synchronously in the reader, with each notification
                 that names this request as its subscription.
@@ -537,32 +549,28 @@ class Dispatcher:
             RequestTimeoutError: no answer in time.
             TransportClosedError, TransportError: the line is gone.
         """
-        pending = PendingCall(method, on_progress, on_notification)
+        limit = time_limit(timeout)
+        pending = PendingCall(method, limit.watched(on_progress), on_notification)
         id_ = self.peer.issue(pending)
-        if on_progress is not None:
-            params = dict(params or {})
-            params["_meta"] = {
-                **cast("JSONObject", params.get("_meta") or {}),
-                "progressToken": id_,
-            }
+        params = pending.with_token(params, id_)
         if self.stamp is not None:
             params = self.stamp.params(params)
         reason = "the caller went away"
         began = trio.current_time()
         outcome: Outcome = "cancelled"
         try:
-            with trio.move_on_after(timeout):
+            with trio.move_on_after(max(limit.total, 0)):
                 try:
                     await self.send(Request(id_, method, params), related=related)
                 except MCPError:
                     self.peer.abandon(id_)  # it never left, so there is nothing to take back
                     raise
-                result = await pending.wait()
+                result = await pending.wait(limit.idle, partial(self._asked_until, id_))
                 outcome = outcome_of(result)
                 return result
-            reason = "timeout"
-            raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
-        except MCPError:
+            raise RequestTimeoutError(f"{method} was not answered within {limit.total} s")
+        except MCPError as error:
+            reason = "timeout" if isinstance(error, RequestTimeoutError) else reason
             outcome = "error"
             raise
         finally:
@@ -572,6 +580,13 @@ class Dispatcher:
                 told = self.transport.abandon(id_) or method == "initialize"
                 if not told and self._nursery is not None:
                     await self._farewells.say(id_, reason, related)
+
+    def _asked_until(self, id_: int) -> float:
+        """Until when the peer waited for this side, on account of a call of ours."""
+        for inbound in self.peer.running.values():
+            if inbound.request.method != "ping" and inbound.related in {None, id_}:
+                return math.inf
+        return self._answered
 
     def _end_questions_of(self, id_: int) -> None:
         """Cancel what the peer asked on the stream of a call that nobody waits for any more.
