@@ -23,11 +23,13 @@ from mcp_trio.errors import (
 )
 from mcp_trio.json_schema import SchemaError, Validator
 from mcp_trio.jsonrpc.messages import Error, Request, Result
-from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.call import TimeLimit
+from mcp_trio.session.dispatch import handler_failed, plainly, sole_cause
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.wire import METHODS, ClientCapabilities, JSONObject, Revision
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.elicitation import ElicitParams, ElicitResult, pages_exist
+from mcp_trio.wire.notices import LogParams
 from mcp_trio.wire.roots import ListRootsResult, Root
 from mcp_trio.wire.rounds import ASK_METHODS, InputRequest, InputRequiredResult
 from mcp_trio.wire.sampling import (
@@ -44,11 +46,13 @@ FormFiller: TypeAlias = Callable[
 ]
 PageOpener: TypeAlias = Callable[[ElicitParams], ElicitResult | Awaitable[ElicitResult]]
 RootsLister: TypeAlias = Callable[[], Sequence[Root] | Awaitable[Sequence[Root]]]
+LogReader: TypeAlias = Callable[[LogParams], object]
+ChangeWatcher: TypeAlias = Callable[[str], object]
 
 
 @attrs.frozen(kw_only=True)
 class ClientCallbacks:
-    """What a server may ask this client for. Each may be a plain or an async function.
+    """What a server may ask this client for, or tell it. Each may be a plain or async function.
 
     A callback is cancelled when the server does not wait any more, or when the call in
     which the server asked is left. An `MCPError` that it raises is the answer to a live
@@ -68,6 +72,13 @@ class ClientCallbacks:
     """Asks the user whether to open a page, showing its whole URL, and opens it (F6)."""
     roots: RootsLister | None = None
     """Lists the places in the file system that the server may work in (F8)."""
+    logging: LogReader | None = None
+    """Takes the server's log lines, see `set_log_level`. See `tidings` for when it runs."""
+    list_changed: ChangeWatcher | None = None
+    """Hears that `tools`, `prompts` or `resources` are listed anew. In the stateless era the
+    client listens for it by itself while it is connected."""
+    resource_updated: ChangeWatcher | None = None
+    """Hears the URI of a resource that changed, of those subscribed to or listened for."""
 
     def capabilities(self, revision: Revision) -> JSONObject:
         """What to declare, as a revision spells it."""
@@ -145,28 +156,28 @@ class Answers:
 
     async def in_rounds(
         self,
-        call: Callable[[JSONObject | None, float], Awaitable[JSONObject]],
+        call: Callable[[JSONObject | None, TimeLimit], Awaitable[JSONObject]],
         params: JSONObject | None,
         revision: Revision,
         *,
-        timeout: float,  # noqa: ASYNC109 - for the rounds together
+        limit: TimeLimit,
         max_rounds: int,
     ) -> JSONObject:
         """Call, and call again with the answers for as long as the result is a question (R4).
 
         Args:
-            call: sends the parameters, within so many seconds, under a new id each time.
+            call: sends the parameters, within a limit, under a new id each time.
             params: of the call.
             revision: in use.
-            timeout: seconds for all of it, callbacks included.
+            limit: its total is for all of it, callbacks included.
             max_rounds: questions in a row that are answered.
 
         Raises:
             ProtocolError: the server asks too often, or for what was not declared.
             RequestTimeoutError: no end in time.
         """
-        deadline = trio.current_time() + timeout
-        result = await call(params, timeout)
+        deadline = trio.current_time() + limit.total
+        result = await call(params, limit)
         for _ in range(max_rounds):
             if result.get("resultType") != "input_required":
                 return result
@@ -175,26 +186,30 @@ class Answers:
                 raise ProtocolError("the server asks for input and says neither which nor why")
             # The state goes back as it came, and only with this retry (R5).
             again = dict(params or {})
-            with trio.move_on_at(deadline) as limit:
+            with trio.move_on_at(deadline) as scope:
                 if question.input_requests is not None:
                     again["inputResponses"] = await self._all(question.input_requests, revision)
-            if limit.cancelled_caught:
-                raise RequestTimeoutError(f"the server's question took more than {timeout} s")
+            if scope.cancelled_caught:
+                raise RequestTimeoutError(f"the server's question took more than {limit.total} s")
             if question.request_state is not None:
                 again["requestState"] = question.request_state
-            result = await call(again, deadline - trio.current_time())
+            result = await call(again, limit.until(deadline))
         if result.get("resultType") == "input_required":
             raise ProtocolError(f"the server is not content after {max_rounds} rounds of answers")
         return result
 
     async def _all(self, requests: JSONObject, revision: Revision) -> JSONObject:
-        """Answer all questions of a round, at the same time."""
+        """Answer all questions of a round, at the same time.
+
+        If one cannot be answered the others are cancelled, and its failure ends the call:
+        half an answer would only be asked for again (R8).
+        """
         answers: JSONObject = {}
 
         async def put(key: str, request: InputRequest) -> None:
             answers[key] = await self.answer(request.method, request.params, revision)
 
-        try:
+        with plainly():
             async with trio.open_nursery() as nursery:
                 for key, plain in requests.items():
                     if not isinstance(plain, dict):
@@ -204,11 +219,6 @@ class Answers:
                         cast("JSONObject", plain), InputRequest, revision, where=where
                     )
                     nursery.start_soon(put, key, request)
-        except BaseExceptionGroup as group:
-            cause = sole_cause(group)
-            if cause is group:
-                raise
-            raise cause from None
         return {key: answers[key] for key in requests}
 
     # -- both ----------------------------------------------------------------------

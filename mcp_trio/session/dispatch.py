@@ -6,10 +6,11 @@ exception of a handler becomes an answer stands here and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -224,6 +225,18 @@ def sole_cause(error: BaseException) -> BaseException:
     """Unwrap groups of one: a single failure is itself."""
     inner: Any = getattr(error, "exceptions", ())
     return sole_cause(inner[0]) if len(inner) == 1 else error
+
+
+@contextlib.contextmanager
+def plainly() -> Generator[None, None, None]:
+    """Let a single failure come out of the nurseries inside as itself; several stay a group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        cause = sole_cause(group)
+        if cause is group:
+            raise
+        raise cause from None
 
 
 def handler_failed(what: str, error: BaseException) -> HandlerFailedError:

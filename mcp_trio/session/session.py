@@ -227,6 +227,11 @@ class Dispatcher:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be made: it runs, and the line is not closed."""
+        return self._closed is None and self._nursery is not None
+
     def statistics(self) -> SessionStatistics:
         """Count what is going on."""
         return SessionStatistics(
@@ -430,13 +435,22 @@ class Dispatcher:
         if pending is not None and pending.on_notification is not None:
             pending.on_notification(notification)
 
+    def _unsubscribed(self, id_: RequestId) -> None:
+        """End a subscription of ours on the peer's word, as good as a result (C3, A1)."""
+        pending = self.peer.pending.get(id_)
+        if pending is not None and pending.on_notification is not None:
+            self._feed_response(Result(id_, {}))
+
     def _cancelled(self, params: JSONObject) -> None:
         """Cancel a request on the peer's word. Unknown, finished and malformed are ignored."""
         id_, reason = params.get("requestId"), params.get("reason")
         if type(id_) is not int and type(id_) is not str:
             return
         inbound = self.peer.find(id_)
-        if inbound is None or inbound.request.method == "initialize":
+        if inbound is None:
+            self._unsubscribed(id_)
+            return
+        if inbound.request.method == "initialize":
             return
         inbound.reason = reason if isinstance(reason, str) else ""
         logger.debug("%s cancelled by the peer: %.200s", inbound.label, inbound.reason)

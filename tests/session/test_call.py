@@ -92,10 +92,11 @@ async def test_a_slow_callback_is_not_the_silence_of_the_peer(autojump_clock):
             await peer.say(Result(request.id, {"done": True}))
 
         nursery.start_soon(answer)
-        look = TimeLimit(idle=2)
-        result = await dispatcher.call(
-            "work", timeout=look, on_progress=lambda *_: trio.sleep(20)
-        )
+
+        async def look(*_report):
+            await trio.sleep(20)
+
+        result = await dispatcher.call("work", timeout=TimeLimit(idle=2), on_progress=look)
         assert result == {"done": True}
         nursery.cancel_scope.cancel()
 
