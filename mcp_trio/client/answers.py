@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 import attrs
 import trio
 
+from mcp_trio.client.consent import page_of
 from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import (
     InvalidParamsError,
@@ -69,7 +70,8 @@ class ClientCallbacks:
     elicitation: FormFiller | None = None
     """Shows the user a form; a dict is what an accepting user filled in (F4)."""
     elicitation_url: PageOpener | None = None
-    """Asks the user whether to open a page, showing its whole URL, and opens it (F6)."""
+    """Asks the user whether to open a page, showing its whole URL, and opens it (F6); see
+    `consent.with_consent`."""
     roots: RootsLister | None = None
     """Lists the places in the file system that the server may work in (F8)."""
     logging: LogReader | None = None
@@ -260,6 +262,7 @@ class Answers:
         if params.mode == "url":
             if self.callbacks.elicitation_url is None or params.url is None:
                 raise InvalidParamsError("elicitation by a page is not offered")
+            page_of(params)  # whatever opens it is handed nothing but pages of the web
             result = await _called(self.callbacks.elicitation_url, params)
             return to_wire(attrs.evolve(result, content=None), revision)
         if self.callbacks.elicitation is None and self.callbacks.elicitation_url is None:

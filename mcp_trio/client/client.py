@@ -16,6 +16,7 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.answers import Answers, ClientCallbacks
+from mcp_trio.client.block import leave
 from mcp_trio.client.cache import ResponseCache
 from mcp_trio.client.layers import ClientMiddleware, around
 from mcp_trio.client.listening import MISSED, Listening
@@ -130,13 +131,7 @@ class MCPClient(Listening):
         traceback: TracebackType | None,
     ) -> bool | None:
         """Close the connection, in the order opposite to opening; bounded in time."""
-        try:
-            return await self._exits.__aexit__(kind, error, traceback)
-        except BaseExceptionGroup as group:
-            cause = sole_cause(group)
-            if cause is error:
-                return False
-            raise cause from None
+        return await leave(self._exits, kind, error, traceback)
 
     async def _connect(self) -> None:
         target = self._target
