@@ -24,7 +24,6 @@ from mcp_trio.client.negotiation import Negotiation
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.client.targets import check_url, open_url
 from mcp_trio.client.tidings import KINDS, Tidings
-from mcp_trio.engine.subscriptions import RESOURCE_UPDATED
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
@@ -282,7 +281,7 @@ class MCPClient(Listening):
         if self._cache is not None:
             self._cache.outdate(notification)
         # Without a session each stream tells of lists; the callback has one of its own.
-        if notification.method == RESOURCE_UPDATED or not self.revision.stateless:
+        if notification.method not in KINDS or not self.revision.stateless:
             self._tidings.tell(notification, self.revision)
 
     async def _listen_for_callback(self) -> None:
