@@ -13,6 +13,7 @@ from mcp_trio.client.answers import ClientCallbacks as ClientCallbacks
 from mcp_trio.client.client import MCPClient as MCPClient
 from mcp_trio.client.group import ClientGroup as ClientGroup
 from mcp_trio.client.options import ClientOptions as ClientOptions
+from mcp_trio.engine.envelope import Principal as Principal
 from mcp_trio.errors import ConfigurationError as ConfigurationError
 from mcp_trio.errors import ErrorCode as ErrorCode
 from mcp_trio.errors import MCPError as MCPError
@@ -32,11 +33,10 @@ from mcp_trio.server.server import MCPServer as MCPServer
 from mcp_trio.server.server import ServerOptions as ServerOptions
 from mcp_trio.session.call import TimeLimit as TimeLimit
 from mcp_trio.session.context import Context as Context
-from mcp_trio.session.context import Principal as Principal
 from mcp_trio.session.forms import Elicited as Elicited
 from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
+from mcp_trio.session.limits import SessionLimits as SessionLimits
 from mcp_trio.session.session import Dispatcher as Dispatcher
-from mcp_trio.session.session import SessionLimits as SessionLimits
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
 
 __version__ = "0.1.0"

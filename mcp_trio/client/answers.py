@@ -21,11 +21,13 @@ from mcp_trio.errors import (
     MethodNotFoundError,
     ProtocolError,
     RequestTimeoutError,
+    plainly,
+    sole_cause,
 )
 from mcp_trio.json_schema import SchemaError, Validator
 from mcp_trio.jsonrpc.messages import Error, Request, Result
 from mcp_trio.session.call import TimeLimit
-from mcp_trio.session.dispatch import handler_failed, plainly, sole_cause
+from mcp_trio.session.dispatch import handler_failed
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.wire import METHODS, ClientCapabilities, JSONObject, Revision
 from mcp_trio.wire.converter import from_wire, to_wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from types import TracebackType
 
-from mcp_trio.session.dispatch import sole_cause
+from mcp_trio.errors import sole_cause
 
 
 async def leave(

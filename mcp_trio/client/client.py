@@ -29,12 +29,12 @@ from mcp_trio.errors import (
     MCPError,
     MethodNotFoundError,
     TransportClosedError,
+    sole_cause,
 )
 from mcp_trio.events import EventHub, Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback, TimeLimit, time_limit
-from mcp_trio.session.dispatch import sole_cause
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.middleware import without
 from mcp_trio.session.session import Dispatcher

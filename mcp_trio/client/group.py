@@ -27,9 +27,9 @@ from mcp_trio.errors import (
     MCPError,
     NotFoundError,
     TransportError,
+    sole_cause,
 )
 from mcp_trio.session.call import ProgressCallback, TimeLimit
-from mcp_trio.session.dispatch import sole_cause
 from mcp_trio.wire import CallToolResult, Tool
 from mcp_trio.wire.prompts import GetPromptResult, Prompt
 

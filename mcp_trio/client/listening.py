@@ -19,10 +19,9 @@ import trio
 from mcp_trio.client.calls import Calls
 from mcp_trio.engine.backoff import Backoff
 from mcp_trio.engine.subscriptions import Mailbox, Notice
-from mcp_trio.errors import MCPError, RemoteError, TransportError
+from mcp_trio.errors import MCPError, RemoteError, TransportError, plainly
 from mcp_trio.framing.uri_template import normal
 from mcp_trio.jsonrpc.messages import Notification
-from mcp_trio.session.dispatch import plainly
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.notices import AcknowledgedParams, SubscriptionFilter
@@ -205,7 +204,7 @@ class Listening(Calls):
         tools: bool = False,
         prompts: bool = False,
         resources: bool = False,
-        resource: str | Iterable[str] = (),
+        resource: str | Iterable[str] | None = None,
     ) -> AsyncGenerator[Changes, None]:
         """Hear of changes while the block runs; of the tool list if nothing is named.
 
@@ -227,7 +226,7 @@ class Listening(Calls):
                 any more.
             TransportError: the line is broken, and opening it again was in vain.
         """
-        watched = [resource] if isinstance(resource, str) else list(resource)
+        watched = [resource] if isinstance(resource, str) else list(resource or ())
         nothing = not (tools or prompts or resources or watched)
         wanted = SubscriptionFilter(
             tools_list_changed=(tools or nothing) or None,
@@ -278,7 +277,7 @@ class Listening(Calls):
                 failures = 1 if trio.current_time() - began >= STEADY else failures + 1
                 chance = random.random()  # noqa: S311 - spreads out those who come back
                 pause = wait_before(error, failures, self._backoff, chance)
-                if not (changes.has_started and self.session.is_open) or pause is None:
+                if not changes.has_started or self.session.closed or pause is None:
                     changes.fail(error)
                     return
                 logger.warning("listening was interrupted, again in %.1f s: %s", pause, error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
@@ -54,6 +54,7 @@ from mcp_trio.session.call import (
 from mcp_trio.session.dispatch import encodable
 from mcp_trio.session.farewells import Farewells
 from mcp_trio.session.inbound import Deaf, Inbound, Runner, SessionHandler
+from mcp_trio.session.limits import SessionLimits, SessionStatistics
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject, RequestId
 from mcp_trio.wire.meta import SUBSCRIPTION_ID
@@ -62,35 +63,6 @@ logger = logging.getLogger("mcp_trio.session")
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing the transport may take, under a shield."""
-
-
-@attrs.frozen(kw_only=True)
-class SessionLimits:
-    """The bounds of one session."""
-
-    max_in_flight: int = 1000
-    """Requests of the peer that run at once; one more is refused with a retry hint."""
-    cleanup_timeout: float = 5.0
-    """Seconds a cancelled request may shield itself for cleanup."""
-    drain_on_eof: float = 0.0
-    """Seconds that running requests may go on once the peer has stopped sending. For lines
-    whose two directions close apart, as stdin and stdout do."""
-
-
-@attrs.frozen(kw_only=True)
-class SessionStatistics:
-    """Counters of one session."""
-
-    in_flight: int
-    """Requests of the peer that run now."""
-    pending: int
-    """Requests of ours without an answer."""
-    late_answers: int
-    """Answers to requests given up before."""
-    malformed: int
-    """Messages that were none."""
-    shields_lifted: int
-    """Shields taken away from requests that would not end."""
 
 
 class Dispatcher:
@@ -228,9 +200,9 @@ class Dispatcher:
             self._nursery.cancel_scope.cancel()
 
     @property
-    def is_open(self) -> bool:
-        """Whether calls can be made: it runs, and the line is not closed."""
-        return self._closed is None and self._nursery is not None
+    def closed(self) -> bool:
+        """Whether it has ended; nothing can be sent any more."""
+        return self._closed is not None
 
     def statistics(self) -> SessionStatistics:
         """Count what is going on."""
@@ -255,7 +227,7 @@ class Dispatcher:
             case Result() | Error():
                 self._feed_response(message)
             case Batch():
-                self._feed_batch(message, envelope.headers)
+                self._feed_batch(message, envelope)
             case Malformed():
                 self._malformed += 1
                 lost = message.lost if envelope.related is None else envelope.related
@@ -281,15 +253,15 @@ class Dispatcher:
             self._tasks -= 1
             self._room.unpark_all()
 
-    def _admit(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+    def _admit(self, request: Request, envelope: Envelope) -> _Accepted | Error:
         self.reporter.received(request.method, request.id)
         began = trio.current_time()
-        outcome = self._judge(request, headers)
+        outcome = self._judge(request, envelope)
         if isinstance(outcome, Error):
             self.reporter.completed(request.method, request.id, "error", began=began)
         return outcome
 
-    def _judge(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+    def _judge(self, request: Request, envelope: Envelope) -> _Accepted | Error:
         try:
             if self._closed is not None:
                 raise self._closed_error()  # HTTP may still bring one, and nothing would run it
@@ -297,11 +269,12 @@ class Dispatcher:
             if full and request.method != "ping":  # which is always answered (LC6)
                 raise OverloadedError("too many requests are running in this session")
             inbound = Inbound(self, request)
+            inbound.principal = envelope.principal
             self.peer.begin(request.id, inbound)
         except MCPError as error:
             return error_message(request.id, error)
         try:
-            runner = self.handler.admit(request, headers)
+            runner = self.handler.admit(request, envelope.headers)
         except MCPError as error:
             self.peer.finish(request.id)
             return error_message(request.id, error)
@@ -310,7 +283,7 @@ class Dispatcher:
         return _Accepted(inbound, runner)
 
     def _feed_request(self, request: Request, envelope: Envelope) -> None:
-        accepted = self._admit(request, envelope.headers)
+        accepted = self._admit(request, envelope)
         if isinstance(accepted, _Accepted):
             accepted.inbound.related = envelope.related
         if isinstance(accepted, Error):
@@ -345,13 +318,13 @@ class Dispatcher:
             if inbound.reason is None:
                 outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
         finally:
-            self.reporter.completed(request.method, request.id, outcome, began=began)
             self.reaper.remove(inbound)
             self.peer.finish(request.id)
             if request.method != "ping":
                 self._answered = trio.current_time()
             if not self.peer.running and self.on_idle_change is not None:
                 self.on_idle_change()
+            self.reporter.completed(request.method, request.id, outcome, began=began)
         if inbound.reason is not None:
             return None
         if reply is None:
@@ -371,7 +344,7 @@ class Dispatcher:
             # The peer is gone; the reader notices the same and ends the session.
             logger.debug("an answer could not be sent: %s", error)
 
-    def _feed_batch(self, batch: Batch, headers: Mapping[str, str] | None) -> None:
+    def _feed_batch(self, batch: Batch, envelope: Envelope) -> None:
         if not self.handler.batches:
             refusal = ProtocolError("Invalid request: batches are not part of this revision")
             self.spawn(self._answer, error_message(None, refusal))
@@ -384,13 +357,13 @@ class Dispatcher:
                     fault = ProtocolError("Invalid request: initialize cannot be in a batch")
                     replies.append(error_message(item.id, fault))
                 case Request():
-                    outcome = self._admit(item, headers)
+                    outcome = self._admit(item, envelope)
                     (replies if isinstance(outcome, Error) else accepted).append(outcome)  # type: ignore[arg-type]  # each list takes its own half
                 case Malformed(answer=Error() as answer):
                     self._malformed += 1
                     replies.append(answer)
                 case _:
-                    self.feed(Envelope(item, None, headers))
+                    self.feed(attrs.evolve(envelope, message=item))
         if accepted or replies:
             related = next((i.id for i in batch.items if isinstance(i, Request)), None)
             self.spawn(self._run_batch, accepted, replies, related)
@@ -566,24 +539,24 @@ class Dispatcher:
         limit = time_limit(timeout)
         pending = PendingCall(method, limit.watched(on_progress), on_notification)
         id_ = self.peer.issue(pending)
-        params = pending.with_token(params, id_)
-        if self.stamp is not None:
-            params = self.stamp.params(params)
         reason = "the caller went away"
         began = trio.current_time()
         outcome: Outcome = "cancelled"
         try:
             with trio.move_on_after(max(limit.total, 0)):
                 try:
+                    params = pending.with_token(params, id_)
+                    if self.stamp is not None:
+                        params = self.stamp.params(params)
                     await self.send(Request(id_, method, params), related=related)
-                except MCPError:
+                except Exception:
                     self.peer.abandon(id_)  # it never left, so there is nothing to take back
                     raise
                 result = await pending.wait(limit.idle, partial(self._asked_until, id_))
                 outcome = outcome_of(result)
                 return result
             raise RequestTimeoutError(f"{method} was not answered within {limit.total} s")
-        except MCPError as error:
+        except (MCPError, EncodeError) as error:
             reason = "timeout" if isinstance(error, RequestTimeoutError) else reason
             outcome = "error"
             raise
