@@ -61,8 +61,6 @@ __all__ = [
     "URLRequiredError",
     "UnauthorizedError",
     "VersionMismatchError",
-    "plainly",
-    "sole_cause",
 ]
 
 
