@@ -22,6 +22,7 @@ from mcp_trio.errors import (
     RemoteError,
 )
 from mcp_trio.session.call import ProgressCallback, TimeLimit, time_limit
+from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire import METHODS, CallToolResult, DiscoverResult, JSONObject
 from mcp_trio.wire.completion import (
     CompletedArgument,
@@ -45,9 +46,14 @@ class Calls(Listings):
     _checks_output: bool = True
     """Whether structured content is held to what the listing promised."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._log_level: str | None = None
+
+    @property
     @abc.abstractmethod
-    def _ask_for_logs(self, level: str) -> bool:
-        """Put a level into all later requests; False where a request of its own says it."""
+    def session(self) -> Dispatcher:
+        """The session below."""
 
     async def _typed(
         self,
@@ -108,10 +114,11 @@ class Calls(Listings):
         """
         if level not in LOG_LEVELS:
             raise InvalidParamsError(f"no such level; there are {', '.join(LOG_LEVELS)}")
-        if self._ask_for_logs(level):
+        if self.session.stamp is not None and self.session.stamp.ask_for_logs(level):
             await trio.lowlevel.checkpoint()
         else:
             await self.call("logging/setLevel", {"level": level})
+        self._log_level = level
 
     # -- prompts, resources, completion ---------------------------------------------
 

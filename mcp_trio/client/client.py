@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 import trio
 
@@ -18,32 +18,30 @@ from mcp_trio.abc import Transport
 from mcp_trio.client.answers import Answers, ClientCallbacks
 from mcp_trio.client.block import leave
 from mcp_trio.client.cache import ResponseCache
+from mcp_trio.client.connection import Connection, Making
 from mcp_trio.client.layers import ClientMiddleware, around
 from mcp_trio.client.listening import MISSED, Listening
-from mcp_trio.client.negotiation import Negotiation
+from mcp_trio.client.negotiation import Agreed, Negotiation
 from mcp_trio.client.options import ClientOptions
-from mcp_trio.client.targets import check_url, open_url
+from mcp_trio.client.targets import Lines, Target
 from mcp_trio.client.tidings import KINDS, Tidings
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
     MethodNotFoundError,
+    RequestTimeoutError,
     TransportClosedError,
     sole_cause,
 )
 from mcp_trio.events import EventHub, Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback, TimeLimit, time_limit
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.middleware import without
 from mcp_trio.session.session import Dispatcher
-from mcp_trio.transports.memory import MemoryTransport
 from mcp_trio.wire import Implementation, JSONObject, Revision, ServerCapabilities
 
 logger = logging.getLogger("mcp_trio.client")
-
-Target: TypeAlias = "str | MCPServer | Transport"
 
 
 class MCPClient(Listening):
@@ -64,16 +62,15 @@ class MCPClient(Listening):
 
         Args:
             target: a URL (`http://host/mcp` for Streamable HTTP, `ws://host/mcp`,
-                `unix:///path`, `tcp://host:port`, and `https` and `wss`), a server of this
-                process, or any `Transport`, which is taken over.
+                `unix:///path`, `tcp://host:port`, and `https` and `wss`), a program (a list of
+                text, or a `Command`), a server of this process, or any `Transport`, which is
+                taken over.
             callbacks: answer what the server asks; just that is declared to it.
             options: rarely needed settings.
 
         Raises:
             ConfigurationError: a target of another kind.
         """
-        if isinstance(target, str):
-            check_url(target)
         super().__init__()
         self.options = options or ClientOptions()
         self._checks_output = self.options.check_output
@@ -81,10 +78,13 @@ class MCPClient(Listening):
         self._cache = ResponseCache(self.options.cache) if self.options.cache else None
         self._answers = Answers(callbacks or ClientCallbacks())
         self._tidings = Tidings(self._answers.callbacks)
-        self._target = target
+        making = Making(
+            session=self._make_session, negotiation=self._negotiate, opened=self._opened
+        )
+        self._connection = Connection(Lines(target), self.options, making)
+        self._nursery: trio.Nursery | None = None
         self._exits = contextlib.AsyncExitStack()
         self._entered = False
-        self._session: Dispatcher | None = None
         self._revision: Revision | None = None
         self._layers: tuple[ClientMiddleware, ...] = ()
         self.events = EventHub()
@@ -104,7 +104,9 @@ class MCPClient(Listening):
         Raises:
             AlreadyConnectedError: the object has been connected before.
             VersionMismatchError: no revision in common.
+            UnauthorizedError: the server wants to know first who asks.
             TransportError: the server cannot be reached.
+            MCPError: whatever else the server answered.
         """
         if self._entered:
             raise AlreadyConnectedError("this client has been connected before; make another one")
@@ -129,52 +131,65 @@ class MCPClient(Listening):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        """Close the connection, in the order opposite to opening; bounded in time."""
+        """Close the connection, in the order opposite to opening; bounded in time.
+
+        Raises:
+            RuntimeError: it is not its turn; nothing has been closed yet. Says what to do.
+        """
+        self._check_turn()
         return await leave(self._exits, kind, error, traceback)
 
+    def _check_turn(self) -> None:
+        """Notice what would confuse Trio, while everything is still in order."""
+        nurseries = trio.lowlevel.current_task().child_nurseries
+        if self._nursery is None or nurseries[-1:] == [self._nursery]:
+            return
+        if self._nursery in nurseries:
+            raise RuntimeError(
+                "what was opened after this client, in the same task, has to be closed before it: "
+                "leave the blocks in the order opposite to entering them, or put them on one "
+                "AsyncExitStack, or give each client a task of its own"
+            )
+        raise RuntimeError(
+            "a client is closed by the task that opened it: to share it, open it in one task and "
+            "hand it to the others, which may all call it"
+        )
+
     async def _connect(self) -> None:
-        target = self._target
-        transport: Transport
-        theirs: Transport | None = None
-        if isinstance(target, MCPServer):
-            transport, theirs = MemoryTransport.pair()
-        elif isinstance(target, str):
-            transport = await open_url(target, self._exits)
-        else:
-            transport = target
-        nursery = await self._exits.enter_async_context(trio.open_nursery())
-        self._exits.callback(nursery.cancel_scope.cancel)
-        if theirs is not None:
-            await nursery.start(_serve, target, theirs)
-        reporter = Reporter(self.events, "client")
-        session = Dispatcher(transport, _Callbacks(self), reporter=reporter)
-        self._session = session
-        await nursery.start(self._run, session)
-        nursery.start_soon(self._tidings.run)
-        negotiation = Negotiation(
+        self._nursery = await self._exits.enter_async_context(trio.open_nursery())
+        self._exits.callback(self._nursery.cancel_scope.cancel)
+        self._nursery.start_soon(self._tidings.run)
+        await self._nursery.start(self._run)
+        self._exits.push_async_callback(self._connection.close)
+        if self.revision.stateless and self._answers.callbacks.list_changed is not None:
+            self._nursery.start_soon(self._listen_for_callback)
+
+    async def _run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            await self._connection.run(task_status=task_status)
+        finally:
+            self._session_over()
+
+    def _make_session(self, transport: Transport) -> Dispatcher:
+        return Dispatcher(transport, _Callbacks(self), reporter=Reporter(self.events, "client"))
+
+    def _negotiate(self, transport: Transport, session: Dispatcher) -> Negotiation:
+        return Negotiation(
+            transport=transport,
             session=session,
             options=self.options,
             declared=self._answers.callbacks.capabilities,
             mirrored=self._mirrored,
         )
-        agreed = await negotiation.run(transport)
+
+    async def _opened(self, session: Dispatcher, agreed: Agreed) -> None:
+        """Take in what the server says of itself, and watch again what was watched (D4)."""
         self._revision = agreed.revision
         self.capabilities = agreed.capabilities
         self.server_info = agreed.server_info
         self.instructions = agreed.instructions
-        if agreed.revision.stateless and self._answers.callbacks.list_changed is not None:
-            nursery.start_soon(self._listen_for_callback)
-
-    async def _run(
-        self,
-        session: Dispatcher,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        try:
-            await session.run(task_status=task_status)
-        finally:
-            self._session_over()
+        self.forget()
+        await self._resume(session, within=self.options.probe_timeout)
 
     @property
     def session(self) -> Dispatcher:
@@ -183,9 +198,7 @@ class MCPClient(Listening):
         Raises:
             TransportClosedError: not connected.
         """
-        if self._session is None:
-            raise TransportClosedError("the client is not connected")
-        return self._session
+        return self._connection.session
 
     @property
     def revision(self) -> Revision:
@@ -224,7 +237,7 @@ class MCPClient(Listening):
             ProtocolError: the server asks for what was not declared, or too often.
             Exception: in the stateless era whatever a callback raises.
         """
-        limit = time_limit(self.options.timeout if timeout is None else timeout)
+        limit = await self._usable(time_limit(self.options.timeout if timeout is None else timeout))
 
         async def core(method: str, params: JSONObject | None) -> JSONObject:
             sent = 0
@@ -259,9 +272,19 @@ class MCPClient(Listening):
         if self._cache is not None:
             self._cache.forget(method)
 
-    def _ask_for_logs(self, level: str) -> bool:
-        stamp = self.session.stamp
-        return stamp is not None and stamp.ask_for_logs(level)
+    async def _usable(self, limit: TimeLimit) -> TimeLimit:
+        """Wait, within the limit, while the server is started again; what is left of it."""
+        if not self.session.closed:
+            return limit
+        deadline = trio.current_time() + limit.total
+        with trio.move_on_at(deadline) as scope:
+            await self._connection.usable()
+        if scope.cancelled_caught:
+            raise RequestTimeoutError(f"the server was not there again within {limit.total} s")
+        return limit.until(deadline)
+
+    async def _renewed(self, session: Dispatcher) -> bool:
+        return await self._connection.renewed(session)
 
     def add_middleware(self, layer: ClientMiddleware) -> None:
         """Put a layer around every call, inside those added before."""
@@ -280,9 +303,11 @@ class MCPClient(Listening):
     def _heard(self, notification: Notification) -> None:
         if self._cache is not None:
             self._cache.outdate(notification)
+        # A server may speak before it is known how it speaks; what it says reads the same then.
+        revision = self._revision or self.options.revisions[0]
         # Without a session each stream tells of lists; the callback has one of its own.
-        if notification.method not in KINDS or not self.revision.stateless:
-            self._tidings.tell(notification, self.revision)
+        if notification.method not in KINDS or not revision.stateless:
+            self._tidings.tell(notification, revision)
 
     async def _listen_for_callback(self) -> None:
         """Hear of all lists that the server says may change, for `list_changed`."""
@@ -322,15 +347,6 @@ class MCPClient(Listening):
         """
         if not self.revision.stateless:
             await self.session.notify("notifications/roots/list_changed")
-
-
-async def _serve(
-    server: MCPServer,
-    transport: Transport,
-    *,
-    task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    await server.serve(transport, task_status=task_status)
 
 
 class _Callbacks:

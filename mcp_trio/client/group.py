@@ -19,8 +19,9 @@ import trio
 
 from mcp_trio.client.answers import ClientCallbacks
 from mcp_trio.client.block import leave
-from mcp_trio.client.client import MCPClient, Target
+from mcp_trio.client.client import MCPClient
 from mcp_trio.client.options import ClientOptions
+from mcp_trio.client.targets import Target
 from mcp_trio.errors import (
     AlreadyConnectedError,
     ConfigurationError,

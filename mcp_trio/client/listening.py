@@ -23,6 +23,7 @@ from mcp_trio.errors import MCPError, RemoteError, TransportError, plainly
 from mcp_trio.framing.uri_template import normal
 from mcp_trio.jsonrpc.messages import Notification
 from mcp_trio.session.session import Dispatcher
+from mcp_trio.wire import JSONObject
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.notices import AcknowledgedParams, SubscriptionFilter
 
@@ -65,6 +66,8 @@ class Changes:
     """
 
     def __init__(self, wanted: SubscriptionFilter) -> None:
+        self.resource = next(iter(wanted.resource_subscriptions or ()), None)
+        """The URI of the resource that is watched, if one is."""
         self._mailbox = Mailbox(wanted)
         self._watched = {normal(uri): uri for uri in wanted.resource_subscriptions or ()}
         self._wake = trio.Event()
@@ -79,6 +82,10 @@ class Changes:
     def has_started(self) -> bool:
         """Whether the server has acknowledged, or sent anything."""
         return self._started.is_set()
+
+    def watches(self, place: str) -> bool:
+        """Whether a resource, in its normal form, is listened for."""
+        return place in self._watched
 
     def deliver(self, notification: Notification) -> None:
         """Take a notification. Never waits."""
@@ -154,11 +161,12 @@ class Listening(Calls):
         self._listeners: set[Changes] = set()
         self._subscribed: Counter[str] = Counter()
         """How many subscribers each resource has in this session, by its normal form."""
+        self._spelled: dict[str, str] = {}
+        """And how the first of them spelled it."""
 
-    @property
     @abc.abstractmethod
-    def session(self) -> Dispatcher:
-        """The session below."""
+    async def _renewed(self, session: Dispatcher) -> bool:
+        """Wait for the session after this one. False if this one goes on, or was the last."""
 
     @abc.abstractmethod
     def _heard(self, notification: Notification) -> None:
@@ -178,6 +186,7 @@ class Listening(Calls):
         self._demand("resources/subscribe", "listen for the resource")
         await self.call("resources/subscribe", {"uri": uri})
         self._subscribed[normal(uri)] += 1
+        self._spelled.setdefault(normal(uri), uri)
 
     async def unsubscribe(self, uri: str) -> None:
         """Take back one `subscribe`; the server is told when it was the last one of its URI.
@@ -193,7 +202,31 @@ class Listening(Calls):
             await trio.lowlevel.checkpoint()
             return
         del self._subscribed[place]
-        await self.call("resources/unsubscribe", {"uri": uri})
+        await self.call("resources/unsubscribe", {"uri": self._spelled.pop(place, uri)})
+
+    async def _resume(self, session: Dispatcher, *, within: float) -> None:
+        """Ask of another session what was asked of the one before, if there was one (D4).
+
+        Args:
+            session: the new one.
+            within: seconds for each request.
+        """
+        if self._log_level is not None and (
+            session.stamp is None or not session.stamp.ask_for_logs(self._log_level)
+        ):
+            with contextlib.suppress(MCPError):  # the lines are a courtesy
+                level: JSONObject = {"level": self._log_level}
+                await session.call("logging/setLevel", level, timeout=within)
+        for place, uri in tuple(self._spelled.items()):
+            try:
+                await session.call("resources/subscribe", {"uri": uri}, timeout=within)
+            except MCPError as error:
+                logger.warning("%.200s cannot be subscribed to again: %s", uri, error)
+                for changes in self._listeners:
+                    if changes.watches(place):
+                        changes.fail(error)
+        for changes in self._listeners:
+            changes.miss()
 
     # -- listening -----------------------------------------------------------------
 
@@ -265,19 +298,24 @@ class Listening(Calls):
 
     async def _stay_subscribed(self, changes: Changes, wanted: SubscriptionFilter) -> None:
         failures = 0
+        again = False
         while True:
             began = trio.current_time()
+            session = self.session
             try:
-                await self.session.call(
+                await session.call(
                     "subscriptions/listen",
                     {"notifications": to_wire(wanted, self.revision)},
-                    on_notification=self._stream(changes, wanted, again=failures > 0),
+                    on_notification=self._stream(changes, wanted, again=again),
                 )
             except MCPError as error:
+                again = changes.has_started
+                if await self._renewed(session):
+                    continue  # on another line, at once
                 failures = 1 if trio.current_time() - began >= STEADY else failures + 1
                 chance = random.random()  # noqa: S311 - spreads out those who come back
                 pause = wait_before(error, failures, self._backoff, chance)
-                if not changes.has_started or self.session.closed or pause is None:
+                if not changes.has_started or session.closed or pause is None:
                     changes.fail(error)
                     return
                 logger.warning("listening was interrupted, again in %.1f s: %s", pause, error)

@@ -9,6 +9,7 @@ import attrs
 
 from mcp_trio.client.cache import CacheOptions
 from mcp_trio.engine.backoff import Backoff
+from mcp_trio.eras.negotiate import EraCache
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.session.call import TimeLimit
 from mcp_trio.wire import REVISIONS, Implementation, Revision
@@ -45,6 +46,8 @@ class ClientOptions:
     """Seconds, or a `TimeLimit`, for a call that names no timeout of its own."""
     probe_timeout: float = 10.0
     """Seconds to wait for an answer while finding out the era."""
+    eras: EraCache = attrs.field(factory=EraCache)
+    """What is known of servers from before. The object may be shared between clients."""
     max_rounds: int = 16
     """Questions in a row that are answered in one call of the stateless era."""
     cache: CacheOptions | None = attrs.field(factory=CacheOptions)

@@ -6,8 +6,10 @@ import trio.testing
 
 from mcp_trio import ClientCallbacks, ClientOptions, Context, MCPClient, MCPServer
 from mcp_trio.client import tidings
+from mcp_trio.jsonrpc.messages import Notification, Result
+from mcp_trio.testing import MemoryTransport, ScriptedPeer
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
-from tests.client.scripts import scripted
+from tests.client.scripts import Script, scripted
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 LINE = "notifications/message"
@@ -149,3 +151,28 @@ async def test_what_a_stuck_callback_is_told_is_bounded(monkeypatch, caplog):
     # Leaving closes what never began; a warning of Python would fail this test.
     assert begun == [0]
     assert caplog.text.count("takes too long") == 1
+
+
+@both_eras
+async def test_a_line_may_come_before_the_revision_is_agreed_on(revision):
+    def early(request):
+        return Notification(LINE, {"level": "info", "data": request.method})
+
+    lines = []
+    callbacks = ClientCallbacks(logging=lambda line: lines.append(line.data))
+    ours, theirs = MemoryTransport.pair()
+    script = Script(ScriptedPeer(theirs), {})
+    method = "server/discover" if revision.stateless else "initialize"
+
+    async def serve():
+        message = await script.peer.hear()
+        await script.peer.say(early(message))
+        await script.peer.say(Result(message.id, script.answers[method]))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        options = ClientOptions(revisions=(revision,))
+        async with MCPClient(ours, callbacks=callbacks, options=options) as client:
+            assert client.revision is revision
+        assert lines == [method]
+    await theirs.aclose()
