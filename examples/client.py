@@ -25,6 +25,14 @@ async def main() -> None:
                 await client.call_tool("count", {"to": 1000}, timeout=0.15)
             except mcp_trio.RequestTimeoutError as error:
                 print(error)
+            patient = mcp_trio.TimeLimit(idle=5, total=60)  # progress extends the first only
+            result = await client.call_tool("add", {"a": 1, "b": 2}, timeout=patient)
+            print(result.structured_content)
+        # Under a name of ours, beside others; the one that is away is in nobody's way.
+        servers = {"ours": url, "away": "tcp://127.0.0.1:9"}
+        async with mcp_trio.ClientGroup(servers) as group:
+            result = await group.call_tool("ours__weather", {"city": "Oslo"})
+            print(result.structured_content, list(group.failures))
         server.drain()
 
 

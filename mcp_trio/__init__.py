@@ -11,6 +11,7 @@ from mcp_trio import abc as abc
 from mcp_trio import wire as wire
 from mcp_trio.client.answers import ClientCallbacks as ClientCallbacks
 from mcp_trio.client.client import MCPClient as MCPClient
+from mcp_trio.client.group import ClientGroup as ClientGroup
 from mcp_trio.client.options import ClientOptions as ClientOptions
 from mcp_trio.engine.envelope import Principal as Principal
 from mcp_trio.eras.negotiate import EraCache as EraCache
@@ -31,11 +32,12 @@ from mcp_trio.server.media import Image as Image
 from mcp_trio.server.media import Link as Link
 from mcp_trio.server.server import MCPServer as MCPServer
 from mcp_trio.server.server import ServerOptions as ServerOptions
+from mcp_trio.session.call import TimeLimit as TimeLimit
 from mcp_trio.session.context import Context as Context
 from mcp_trio.session.forms import Elicited as Elicited
 from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
+from mcp_trio.session.limits import SessionLimits as SessionLimits
 from mcp_trio.session.session import Dispatcher as Dispatcher
-from mcp_trio.session.session import SessionLimits as SessionLimits
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
 from mcp_trio.transports.stdio_client import Command as Command
 

@@ -31,8 +31,9 @@ revisions are chosen in `eras`.
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 __all__ = [
@@ -310,3 +311,15 @@ def sole_cause(error: BaseException) -> BaseException:
     """Unwrap groups of one: a single failure is itself."""
     inner: Any = getattr(error, "exceptions", ())
     return sole_cause(inner[0]) if len(inner) == 1 else error
+
+
+@contextlib.contextmanager
+def plainly() -> Generator[None, None, None]:
+    """Let a single failure come out of the nurseries inside as itself; several stay a group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        cause = sole_cause(group)
+        if cause is group:
+            raise
+        raise cause from cause.__cause__

@@ -5,6 +5,8 @@ import re
 import pytest
 
 from mcp_trio import ClientOptions, HTTPOptions, LineOptions, ServerOptions, ServingSettings
+from mcp_trio.client.cache import CacheOptions
+from mcp_trio.engine.backoff import Backoff
 from tests.programs import ROOT, load, run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,7 +54,15 @@ def _anchor(heading):
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-OPTIONS = (ClientOptions, HTTPOptions, LineOptions, ServerOptions, ServingSettings)
+OPTIONS = (
+    Backoff,
+    CacheOptions,
+    ClientOptions,
+    HTTPOptions,
+    LineOptions,
+    ServerOptions,
+    ServingSettings,
+)
 NAMED = re.compile(
     rf"`({'|'.join(cls.__name__ for cls in OPTIONS)})\.(\w+)`(?: \(| \| )([\d.]+)( MiB)?"
 )

@@ -35,6 +35,8 @@ PRINTED = {
         "True There is no weather under water",
         "-32602 MCP.NOT_FOUND Unknown tool: no_such_tool",
         "tools/call was not answered within 0.15 s",
+        "{'result': 3}",
+        "{'city': 'Oslo', 'degrees': 21.0, 'unit': 'C'} ['away']",
     ],
     "resuming": ["1 3 None", "2 3 None", "3 3 None", "the cake is done"],
     "sockets": [f"HELLO OVER {line}" for line in ("HTTP", "WS", "TCP", "UNIX", "MEMORY")],

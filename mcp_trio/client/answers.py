@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 import attrs
 import trio
 
+from mcp_trio.client.consent import page_of
 from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import (
     InvalidParamsError,
@@ -20,15 +21,18 @@ from mcp_trio.errors import (
     MethodNotFoundError,
     ProtocolError,
     RequestTimeoutError,
+    plainly,
     sole_cause,
 )
 from mcp_trio.json_schema import SchemaError, Validator
 from mcp_trio.jsonrpc.messages import Error, Request, Result
+from mcp_trio.session.call import TimeLimit
 from mcp_trio.session.dispatch import handler_failed
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.wire import METHODS, ClientCapabilities, JSONObject, Revision
 from mcp_trio.wire.converter import from_wire, to_wire
 from mcp_trio.wire.elicitation import ElicitParams, ElicitResult, pages_exist
+from mcp_trio.wire.notices import LogParams
 from mcp_trio.wire.roots import ListRootsResult, Root
 from mcp_trio.wire.rounds import ASK_METHODS, InputRequest, InputRequiredResult
 from mcp_trio.wire.sampling import (
@@ -45,11 +49,13 @@ FormFiller: TypeAlias = Callable[
 ]
 PageOpener: TypeAlias = Callable[[ElicitParams], ElicitResult | Awaitable[ElicitResult]]
 RootsLister: TypeAlias = Callable[[], Sequence[Root] | Awaitable[Sequence[Root]]]
+LogReader: TypeAlias = Callable[[LogParams], object]
+ChangeWatcher: TypeAlias = Callable[[str], object]
 
 
 @attrs.frozen(kw_only=True)
 class ClientCallbacks:
-    """What a server may ask this client for. Each may be a plain or an async function.
+    """What a server may ask this client for, or tell it. Each may be a plain or async function.
 
     A callback is cancelled when the server does not wait any more, or when the call in
     which the server asked is left. An `MCPError` that it raises is the answer to a live
@@ -66,9 +72,17 @@ class ClientCallbacks:
     elicitation: FormFiller | None = None
     """Shows the user a form; a dict is what an accepting user filled in (F4)."""
     elicitation_url: PageOpener | None = None
-    """Asks the user whether to open a page, showing its whole URL, and opens it (F6)."""
+    """Asks the user whether to open a page, showing its whole URL, and opens it (F6); see
+    `consent.with_consent`."""
     roots: RootsLister | None = None
     """Lists the places in the file system that the server may work in (F8)."""
+    logging: LogReader | None = None
+    """Takes the server's log lines, see `set_log_level`. See `tidings` for when it runs."""
+    list_changed: ChangeWatcher | None = None
+    """Hears that `tools`, `prompts` or `resources` are listed anew. In the stateless era the
+    client listens for it by itself while it is connected."""
+    resource_updated: ChangeWatcher | None = None
+    """Hears the URI of a resource that changed, of those subscribed to or listened for."""
 
     def capabilities(self, revision: Revision) -> JSONObject:
         """What to declare, as a revision spells it."""
@@ -146,28 +160,28 @@ class Answers:
 
     async def in_rounds(
         self,
-        call: Callable[[JSONObject | None, float], Awaitable[JSONObject]],
+        call: Callable[[JSONObject | None, TimeLimit], Awaitable[JSONObject]],
         params: JSONObject | None,
         revision: Revision,
         *,
-        timeout: float,  # noqa: ASYNC109 - for the rounds together
+        limit: TimeLimit,
         max_rounds: int,
     ) -> JSONObject:
         """Call, and call again with the answers for as long as the result is a question (R4).
 
         Args:
-            call: sends the parameters, within so many seconds, under a new id each time.
+            call: sends the parameters, within a limit, under a new id each time.
             params: of the call.
             revision: in use.
-            timeout: seconds for all of it, callbacks included.
+            limit: its total is for all of it, callbacks included.
             max_rounds: questions in a row that are answered.
 
         Raises:
             ProtocolError: the server asks too often, or for what was not declared.
             RequestTimeoutError: no end in time.
         """
-        deadline = trio.current_time() + timeout
-        result = await call(params, timeout)
+        deadline = trio.current_time() + limit.total
+        result = await call(params, limit)
         for _ in range(max_rounds):
             if result.get("resultType") != "input_required":
                 return result
@@ -176,26 +190,30 @@ class Answers:
                 raise ProtocolError("the server asks for input and says neither which nor why")
             # The state goes back as it came, and only with this retry (R5).
             again = dict(params or {})
-            with trio.move_on_at(deadline) as limit:
+            with trio.move_on_at(deadline) as scope:
                 if question.input_requests is not None:
                     again["inputResponses"] = await self._all(question.input_requests, revision)
-            if limit.cancelled_caught:
-                raise RequestTimeoutError(f"the server's question took more than {timeout} s")
+            if scope.cancelled_caught:
+                raise RequestTimeoutError(f"the server's question took more than {limit.total} s")
             if question.request_state is not None:
                 again["requestState"] = question.request_state
-            result = await call(again, deadline - trio.current_time())
+            result = await call(again, limit.until(deadline))
         if result.get("resultType") == "input_required":
             raise ProtocolError(f"the server is not content after {max_rounds} rounds of answers")
         return result
 
     async def _all(self, requests: JSONObject, revision: Revision) -> JSONObject:
-        """Answer all questions of a round, at the same time."""
+        """Answer all questions of a round, at the same time.
+
+        If one cannot be answered the others are cancelled, and its failure ends the call:
+        half an answer would only be asked for again (R8).
+        """
         answers: JSONObject = {}
 
         async def put(key: str, request: InputRequest) -> None:
             answers[key] = await self.answer(request.method, request.params, revision)
 
-        try:
+        with plainly():
             async with trio.open_nursery() as nursery:
                 for key, plain in requests.items():
                     if not isinstance(plain, dict):
@@ -205,11 +223,6 @@ class Answers:
                         cast("JSONObject", plain), InputRequest, revision, where=where
                     )
                     nursery.start_soon(put, key, request)
-        except BaseExceptionGroup as group:
-            cause = sole_cause(group)
-            if cause is group:
-                raise
-            raise cause from None
         return {key: answers[key] for key in requests}
 
     # -- both ----------------------------------------------------------------------
@@ -251,6 +264,7 @@ class Answers:
         if params.mode == "url":
             if self.callbacks.elicitation_url is None or params.url is None:
                 raise InvalidParamsError("elicitation by a page is not offered")
+            page_of(params)  # whatever opens it is handed nothing but pages of the web
             result = await _called(self.callbacks.elicitation_url, params)
             return to_wire(attrs.evolve(result, content=None), revision)
         if self.callbacks.elicitation is None and self.callbacks.elicitation_url is None:

@@ -7,7 +7,8 @@ call, tells the server what is still running, and closes the transport.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -15,33 +16,35 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.answers import Answers, ClientCallbacks
-from mcp_trio.client.calls import Calls
+from mcp_trio.client.block import leave
+from mcp_trio.client.cache import ResponseCache
 from mcp_trio.client.connection import Connection, Making
 from mcp_trio.client.layers import ClientMiddleware, around
-from mcp_trio.client.listening import Changes
+from mcp_trio.client.listening import MISSED, Listening
 from mcp_trio.client.negotiation import Agreed, Negotiation
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.client.targets import Lines, Target
+from mcp_trio.client.tidings import KINDS, Tidings
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
     MethodNotFoundError,
+    RequestTimeoutError,
     TransportClosedError,
-    TransportError,
     sole_cause,
 )
 from mcp_trio.events import EventHub, Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.session.call import ProgressCallback
+from mcp_trio.session.call import ProgressCallback, TimeLimit, time_limit
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.middleware import without
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire import Implementation, JSONObject, Revision, ServerCapabilities
-from mcp_trio.wire.converter import to_wire
-from mcp_trio.wire.notices import SubscriptionFilter
+
+logger = logging.getLogger("mcp_trio.client")
 
 
-class MCPClient(Calls):
+class MCPClient(Listening):
     """A connection to an MCP server.
 
     Use it as `async with MCPClient(target) as client`. Cancelling the block, or leaving
@@ -70,7 +73,11 @@ class MCPClient(Calls):
         """
         super().__init__()
         self.options = options or ClientOptions()
+        self._checks_output = self.options.check_output
+        self._backoff = self.options.reconnect
+        self._cache = ResponseCache(self.options.cache) if self.options.cache else None
         self._answers = Answers(callbacks or ClientCallbacks())
+        self._tidings = Tidings(self._answers.callbacks)
         making = Making(
             session=self._make_session, negotiation=self._negotiate, opened=self._opened
         )
@@ -79,7 +86,6 @@ class MCPClient(Calls):
         self._exits = contextlib.AsyncExitStack()
         self._entered = False
         self._revision: Revision | None = None
-        self._listeners: set[Changes] = set()
         self._layers: tuple[ClientMiddleware, ...] = ()
         self.events = EventHub()
         """What happens, for observers; see `mcp_trio.events`."""
@@ -131,13 +137,7 @@ class MCPClient(Calls):
             RuntimeError: it is not its turn; nothing has been closed yet. Says what to do.
         """
         self._check_turn()
-        try:
-            return await self._exits.__aexit__(kind, error, traceback)
-        except BaseExceptionGroup as group:
-            cause = sole_cause(group)
-            if cause is error:
-                return False
-            raise cause from None
+        return await leave(self._exits, kind, error, traceback)
 
     def _check_turn(self) -> None:
         """Notice what would confuse Trio, while everything is still in order."""
@@ -158,8 +158,17 @@ class MCPClient(Calls):
     async def _connect(self) -> None:
         self._nursery = await self._exits.enter_async_context(trio.open_nursery())
         self._exits.callback(self._nursery.cancel_scope.cancel)
-        await self._nursery.start(self._connection.run)
+        self._nursery.start_soon(self._tidings.run)
+        await self._nursery.start(self._run)
         self._exits.push_async_callback(self._connection.close)
+        if self.revision.stateless and self._answers.callbacks.list_changed is not None:
+            self._nursery.start_soon(self._listen_for_callback)
+
+    async def _run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            await self._connection.run(task_status=task_status)
+        finally:
+            self._session_over()
 
     def _make_session(self, transport: Transport) -> Dispatcher:
         return Dispatcher(transport, _Callbacks(self), reporter=Reporter(self.events, "client"))
@@ -179,16 +188,8 @@ class MCPClient(Calls):
         self.capabilities = agreed.capabilities
         self.server_info = agreed.server_info
         self.instructions = agreed.instructions
-        for changes in tuple(self._listeners):
-            if changes.resource is not None:
-                try:
-                    await session.call(
-                        "resources/subscribe",
-                        {"uri": changes.resource},
-                        timeout=self.options.probe_timeout,
-                    )
-                except MCPError as error:
-                    changes.fail(error)
+        self.forget()
+        await self._resume(session, within=self.options.probe_timeout)
 
     @property
     def session(self) -> Dispatcher:
@@ -217,33 +218,73 @@ class MCPClient(Calls):
         method: str,
         params: JSONObject | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - the server has to be told
+        timeout: float | TimeLimit | None = None,  # noqa: ASYNC109 - the server has to be told
         on_progress: ProgressCallback | None = None,
+        cache: bool = True,
     ) -> JSONObject:
         """Call any method and get its result as it came; see `Dispatcher.call`.
 
         What the server asks meanwhile is answered by the callbacks, within the same time.
 
+        Args:
+            method: its name.
+            params: its parameters.
+            timeout: seconds for all of it, or a `TimeLimit`; else `ClientOptions.timeout`.
+            on_progress: called in this task with progress, total and message.
+            cache: False asks the server even if a fresh answer is kept.
+
         Raises:
             ProtocolError: the server asks for what was not declared, or too often.
             Exception: in the stateless era whatever a callback raises.
         """
-        limit = self.options.timeout if timeout is None else timeout
-        await self._connection.usable()
+        limit = await self._usable(time_limit(self.options.timeout if timeout is None else timeout))
 
         async def core(method: str, params: JSONObject | None) -> JSONObject:
-            async def send(params: JSONObject | None, within: float) -> JSONObject:
+            sent = 0
+
+            async def send(params: JSONObject | None, within: TimeLimit) -> JSONObject:
+                nonlocal sent
+                sent += 1
                 return await self.session.call(
                     method, params, timeout=within, on_progress=on_progress
                 )
 
+            async def ask() -> tuple[JSONObject, bool]:
+                answer = await self._answers.in_rounds(
+                    send, params, self.revision, limit=limit, max_rounds=self.options.max_rounds
+                )
+                return answer, sent == 1
+
             if not self.revision.stateless:
                 return await send(params, limit)
-            return await self._answers.in_rounds(
-                send, params, self.revision, timeout=limit, max_rounds=self.options.max_rounds
-            )
+            if self._cache is None:
+                return (await ask())[0]
+            return await self._cache.through(method, params, ask, use=cache)
 
         return await around(self._layers, core)(method, params)
+
+    def forget(self, method: str | None = None) -> None:
+        """Drop the answers that are kept, or those to one method.
+
+        Args:
+            method: None for every method.
+        """
+        if self._cache is not None:
+            self._cache.forget(method)
+
+    async def _usable(self, limit: TimeLimit) -> TimeLimit:
+        """Wait, within the limit, while the server is started again; what is left of it."""
+        if not self.session.closed:
+            return limit
+        deadline = trio.current_time() + limit.total
+        with trio.move_on_at(deadline) as scope:
+            await self._connection.usable()
+        if scope.cancelled_caught:
+            raise RequestTimeoutError(f"the server was not there again within {limit.total} s")
+        return limit.until(deadline)
+
+    async def _renewed(self, session: Dispatcher) -> bool:
+        return await self._connection.renewed(session)
 
     def add_middleware(self, layer: ClientMiddleware) -> None:
         """Put a layer around every call, inside those added before."""
@@ -257,82 +298,37 @@ class MCPClient(Calls):
         """
         self._layers = without(self._layers, layer)
 
-    @contextlib.asynccontextmanager
-    async def listen(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool = False,
-        resource: str | None = None,
-    ) -> AsyncGenerator[Changes, None]:
-        """Hear of changes while the block runs; of the tool list if nothing is named.
+    # -- what the server tells -------------------------------------------------------
 
-        Iterating gives the method name of each change, followed by the URI if it has one; a
-        burst that nobody has looked at yet is one change.
+    def _heard(self, notification: Notification) -> None:
+        if self._cache is not None:
+            self._cache.outdate(notification)
+        # A server may speak before it is known how it speaks; what it says reads the same then.
+        revision = self._revision or self.options.revisions[0]
+        # Without a session each stream tells of lists; the callback has one of its own.
+        if notification.method not in KINDS or not revision.stateless:
+            self._tidings.tell(notification, revision)
 
-        Args:
-            tools: changes of the tool list.
-            prompts: changes of the prompt list.
-            resources: changes of the resource list.
-            resource: changes of the resource with this URI.
-        """
-        nothing = not (tools or prompts or resources or resource)
-        wanted = SubscriptionFilter(
-            tools_list_changed=tools or nothing,
-            prompts_list_changed=prompts,
-            resources_list_changed=resources,
-            resource_subscriptions=[resource] if resource else None,
-        )
-        changes = Changes(wanted)
-        if not self.revision.stateless:
-            async with self._watching(changes, resource):
-                yield changes
+    async def _listen_for_callback(self) -> None:
+        """Hear of all lists that the server says may change, for `list_changed`."""
+        offered = {
+            "tools": self.capabilities.tools,
+            "prompts": self.capabilities.prompts,
+            "resources": self.capabilities.resources,
+        }
+        wanted = {kind: bool((says or {}).get("listChanged")) for kind, says in offered.items()}
+        if not any(wanted.values()):
             return
+        methods = [method for method, kind in KINDS.items() if wanted[kind]]
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._subscribe, changes, wanted)
-                await changes.started()
-                yield changes
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            cause = sole_cause(group)
-            if cause is group:
-                raise
-            raise cause from cause.__cause__
-
-    @contextlib.asynccontextmanager
-    async def _watching(self, changes: Changes, resource: str | None) -> AsyncGenerator[None, None]:
-        """Listen in a session, where lists are told anyway and resources when asked for."""
-        self._listeners.add(changes)
-        try:
-            if resource is not None:
-                await self.call("resources/subscribe", {"uri": resource})
-            yield
-            if resource is not None:
-                await self.call("resources/unsubscribe", {"uri": resource})
-        finally:
-            self._listeners.discard(changes)
-
-    async def _subscribe(self, changes: Changes, wanted: SubscriptionFilter) -> None:
-        while True:
-            session = self.session
-            try:
-                await session.call(
-                    "subscriptions/listen",
-                    {"notifications": to_wire(wanted, self.revision)},
-                    on_notification=changes.deliver,
-                )
-            except TransportError as error:
-                if not await self._connection.renewed(session):
-                    changes.fail(error)
-                    return
-            except MCPError as error:
-                changes.fail(error)
-                return
-            else:
-                changes.end()
-                return
+            async with self.listen(
+                tools=wanted["tools"], prompts=wanted["prompts"], resources=wanted["resources"]
+            ) as changes:
+                async for change in changes:
+                    for method in methods if change == MISSED else [change]:
+                        self._tidings.tell(Notification(method), self.revision)
+        except MCPError as error:
+            logger.warning("the server cannot be listened to for changes: %s", error)
 
     def answer_live(self, request: Request) -> Runner:
         """Accept a request of the server. Called by the session, in wire order.
@@ -351,11 +347,6 @@ class MCPClient(Calls):
         """
         if not self.revision.stateless:
             await self.session.notify("notifications/roots/list_changed")
-
-    def told(self, notification: Notification) -> None:
-        """Take a notification that belongs to no request. Called by the session."""
-        for changes in self._listeners:
-            changes.deliver(notification)
 
 
 class _Callbacks:

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 
 import attrs
 
+from mcp_trio.client.cache import CacheOptions
+from mcp_trio.engine.backoff import Backoff
 from mcp_trio.eras.negotiate import EraCache
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.session.call import TimeLimit
 from mcp_trio.wire import REVISIONS, Implementation, Revision
 from mcp_trio.wire.revisions import BY_DATE
 
@@ -39,11 +42,17 @@ class ClientOptions:
     revisions: tuple[Revision, ...] = attrs.field(default=REVISIONS, converter=_revisions)
     """Revisions to speak, newest first, as `Revision`s or by date. One alone forces it, without
     asking the server first."""
-    timeout: float = math.inf
-    """Seconds for a call that names no timeout of its own."""
+    timeout: float | TimeLimit = math.inf
+    """Seconds, or a `TimeLimit`, for a call that names no timeout of its own."""
     probe_timeout: float = 10.0
     """Seconds to wait for an answer while finding out the era."""
     eras: EraCache = attrs.field(factory=EraCache)
     """What is known of servers from before. The object may be shared between clients."""
     max_rounds: int = 16
     """Questions in a row that are answered in one call of the stateless era."""
+    cache: CacheOptions | None = attrs.field(factory=CacheOptions)
+    """How answers are kept for as long as the server says; None keeps none."""
+    check_output: bool = True
+    """Whether the structured content of a tool is held to the schema it was listed with."""
+    reconnect: Backoff = attrs.field(factory=Backoff)
+    """How patiently a broken stream of changes is opened again."""

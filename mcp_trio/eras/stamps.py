@@ -14,7 +14,7 @@ from mcp_trio.framing.headers import encode_value
 from mcp_trio.framing.param_headers import ParamHeader, build
 from mcp_trio.jsonrpc.messages import Notification, Request, Single
 from mcp_trio.wire import METHODS, JSONObject, Revision
-from mcp_trio.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from mcp_trio.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 
 
 class Stamp(Protocol):
@@ -26,6 +26,10 @@ class Stamp(Protocol):
 
     def headers(self, message: Single) -> dict[str, str]:
         """The header fields that go with a message, for transports that have them."""
+        ...
+
+    def ask_for_logs(self, level: str) -> bool:
+        """Ask for log lines in every later request; False where a request of its own does."""
         ...
 
 
@@ -45,6 +49,10 @@ class HandshakeStamp:
         """The version, if the revision has the header."""
         return self._headers
 
+    def ask_for_logs(self, level: str) -> bool:  # noqa: ARG002 - the contract
+        """Leave it to `logging/setLevel`."""
+        return False
+
 
 class StatelessStamp:
     """Adds who asks, in which revision and with which capabilities; mirrors it in headers."""
@@ -58,6 +66,8 @@ class StatelessStamp:
     ) -> None:
         self._revision = revision
         self._annotations = annotations
+        self._logs: JSONObject = {}
+        """The level of the log lines that are wanted, unless a call says another."""
         self._meta: JSONObject = {
             PROTOCOL_VERSION: revision.date,
             CLIENT_INFO: info,
@@ -67,11 +77,14 @@ class StatelessStamp:
     def params(self, params: JSONObject | None) -> JSONObject:
         """Add the per-request fields; what the caller put into `_meta` stays."""
         params = params or {}
-        meta = params.get("_meta")
-        return {
-            **params,
-            "_meta": {**cast("JSONObject", meta), **self._meta} if meta else self._meta,
-        }
+        meta = cast("JSONObject", params.get("_meta") or {})
+        added = {**self._logs, **meta, **self._meta} if meta or self._logs else self._meta
+        return {**params, "_meta": added}
+
+    def ask_for_logs(self, level: str) -> bool:
+        """Say the level in every request from now on (G1)."""
+        self._logs = {LOG_LEVEL: level}
+        return True
 
     def headers(self, message: Single) -> dict[str, str]:
         """Version, method, name, and the mirrored arguments of a tool (N8, N9, N14)."""

@@ -20,10 +20,11 @@ from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.replay import ReplayBuffer
 from mcp_trio.http.session_streams import SessionStreams
 from mcp_trio.session.dispatch import Service
+from mcp_trio.session.limits import SessionLimits
 from mcp_trio.session.line_session import LineSession
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.session.serving import ServerSide
-from mcp_trio.session.session import Dispatcher, SessionLimits
+from mcp_trio.session.session import Dispatcher
 
 
 class HTTPSession:

@@ -26,8 +26,8 @@ from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import OverloadedError
 from mcp_trio.jsonrpc import codec
 from mcp_trio.session.dispatch import Service
+from mcp_trio.session.limits import SessionLimits
 from mcp_trio.session.line_session import LineSession
-from mcp_trio.session.session import SessionLimits
 from mcp_trio.transports.lines import LineTransport
 
 logger = logging.getLogger("mcp_trio.server")

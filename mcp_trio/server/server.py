@@ -41,9 +41,10 @@ from mcp_trio.server.resources import ResourceEntry, TemplateEntry
 from mcp_trio.server.shelf import Page, Shelf, page_for, page_of
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Handler, handler_failed
+from mcp_trio.session.limits import SessionLimits
 from mcp_trio.session.middleware import allows, demand, question
 from mcp_trio.session.serving import serve_line
-from mcp_trio.session.session import Dispatcher, SessionLimits
+from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire import (
     REVISIONS,
     CallToolParams,

@@ -14,8 +14,9 @@ import trio
 from mcp_trio.abc import Transport
 from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.session.dispatch import Service
+from mcp_trio.session.limits import SessionLimits
 from mcp_trio.session.serving import serve_line
-from mcp_trio.session.session import Dispatcher, SessionLimits
+from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire.basic import RequestId
 
 

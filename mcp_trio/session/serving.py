@@ -24,7 +24,8 @@ from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Service, deadline_for, dispatch, make_context
 from mcp_trio.session.inbound import Inbound, Runner
-from mcp_trio.session.session import Dispatcher, SessionLimits
+from mcp_trio.session.limits import SessionLimits
+from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire.notices import SubscriptionFilter
 
 EVERYTHING = SubscriptionFilter(

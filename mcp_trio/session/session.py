@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 import attrs
@@ -42,10 +43,18 @@ from mcp_trio.jsonrpc.messages import (
     Request,
     Result,
 )
-from mcp_trio.session.call import NotificationCallback, PendingCall, Progress, ProgressCallback
+from mcp_trio.session.call import (
+    NotificationCallback,
+    PendingCall,
+    Progress,
+    ProgressCallback,
+    TimeLimit,
+    time_limit,
+)
 from mcp_trio.session.dispatch import encodable
 from mcp_trio.session.farewells import Farewells
 from mcp_trio.session.inbound import Deaf, Inbound, Runner, SessionHandler
+from mcp_trio.session.limits import SessionLimits, SessionStatistics
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject, RequestId
 from mcp_trio.wire.meta import SUBSCRIPTION_ID
@@ -54,35 +63,6 @@ logger = logging.getLogger("mcp_trio.session")
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing the transport may take, under a shield."""
-
-
-@attrs.frozen(kw_only=True)
-class SessionLimits:
-    """The bounds of one session."""
-
-    max_in_flight: int = 1000
-    """Requests of the peer that run at once; one more is refused with a retry hint."""
-    cleanup_timeout: float = 5.0
-    """Seconds a cancelled request may shield itself for cleanup."""
-    drain_on_eof: float = 0.0
-    """Seconds that running requests may go on once the peer has stopped sending. For lines
-    whose two directions close apart, as stdin and stdout do."""
-
-
-@attrs.frozen(kw_only=True)
-class SessionStatistics:
-    """Counters of one session."""
-
-    in_flight: int
-    """Requests of the peer that run now."""
-    pending: int
-    """Requests of ours without an answer."""
-    late_answers: int
-    """Answers to requests given up before."""
-    malformed: int
-    """Messages that were none."""
-    shields_lifted: int
-    """Shields taken away from requests that would not end."""
 
 
 class Dispatcher:
@@ -122,6 +102,8 @@ class Dispatcher:
         self._nursery: trio.Nursery | None = None
         self._closed: MCPError | None = None
         self._malformed = 0
+        self._answered = -math.inf
+        """When this side last finished what it was asked for."""
         self._tasks = 0
         self._farewells = Farewells(self)
         self._room = trio.lowlevel.ParkingLot()
@@ -339,6 +321,8 @@ class Dispatcher:
         finally:
             self.reaper.remove(inbound)
             self.peer.finish(request.id)
+            if request.method != "ping":
+                self._answered = trio.current_time()
             if not self.peer.running and self.on_idle_change is not None:
                 self.on_idle_change()
             self.reporter.completed(request.method, request.id, outcome, began=began)
@@ -425,13 +409,22 @@ class Dispatcher:
         if pending is not None and pending.on_notification is not None:
             pending.on_notification(notification)
 
+    def _unsubscribed(self, id_: RequestId) -> None:
+        """End a subscription of ours on the peer's word, as good as a result (C3, A1)."""
+        pending = self.peer.pending.get(id_)
+        if pending is not None and pending.on_notification is not None:
+            self._feed_response(Result(id_, {}))
+
     def _cancelled(self, params: JSONObject) -> None:
         """Cancel a request on the peer's word. Unknown, finished and malformed are ignored."""
         id_, reason = params.get("requestId"), params.get("reason")
         if type(id_) is not int and type(id_) is not str:
             return
         inbound = self.peer.find(id_)
-        if inbound is None or inbound.request.method == "initialize":
+        if inbound is None:
+            self._unsubscribed(id_)
+            return
+        if inbound.request.method == "initialize":
             return
         inbound.reason = reason if isinstance(reason, str) else ""
         logger.debug("%s cancelled by the peer: %.200s", inbound.label, inbound.reason)
@@ -520,7 +513,7 @@ class Dispatcher:
         method: str,
         params: JSONObject | None = None,
         *,
-        timeout: float = math.inf,  # noqa: ASYNC109 - the peer has to be told, so a scope outside is not enough
+        timeout: float | TimeLimit = math.inf,  # noqa: ASYNC109 - the peer has to be told, so a scope outside is not enough
         on_progress: ProgressCallback | None = None,
         on_notification: NotificationCallback | None = None,
         related: RequestId | None = None,
@@ -533,7 +526,7 @@ class Dispatcher:
         Args:
             method: its name.
             params: its parameters.
-            timeout: seconds to wait for the answer.
+            timeout: seconds to wait for the answer, or a `TimeLimit`.
             on_progress: called in this task with progress, total and message.
             on_notification: called, synchronously in the reader, with each notification
                 that names this request as its subscription.
@@ -544,25 +537,28 @@ class Dispatcher:
             RequestTimeoutError: no answer in time.
             TransportClosedError, TransportError: the line is gone.
         """
-        pending = PendingCall(method, on_progress, on_notification)
+        limit = time_limit(timeout)
+        pending = PendingCall(method, limit.watched(on_progress), on_notification)
         id_ = self.peer.issue(pending)
         reason = "the caller went away"
         began = trio.current_time()
         outcome: Outcome = "cancelled"
         try:
-            with trio.move_on_after(timeout):
+            with trio.move_on_after(max(limit.total, 0)):
                 try:
-                    params = self._stamped(params, None if on_progress is None else id_)
+                    params = pending.with_token(params, id_)
+                    if self.stamp is not None:
+                        params = self.stamp.params(params)
                     await self.send(Request(id_, method, params), related=related)
                 except Exception:
                     self.peer.abandon(id_)  # it never left, so there is nothing to take back
                     raise
-                result = await pending.wait()
+                result = await pending.wait(limit.idle, partial(self._asked_until, id_))
                 outcome = outcome_of(result)
                 return result
-            reason = "timeout"
-            raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
-        except (MCPError, EncodeError):
+            raise RequestTimeoutError(f"{method} was not answered within {limit.total} s")
+        except (MCPError, EncodeError) as error:
+            reason = "timeout" if isinstance(error, RequestTimeoutError) else reason
             outcome = "error"
             raise
         finally:
@@ -573,13 +569,12 @@ class Dispatcher:
                 if not told and self._nursery is not None:
                     await self._farewells.say(id_, reason, related)
 
-    def _stamped(self, params: JSONObject | None, token: RequestId | None) -> JSONObject | None:
-        """What is sent: the parameters with the wish for progress and with what the era adds."""
-        if token is not None:
-            params = dict(params or {})
-            meta = cast("JSONObject", params.get("_meta") or {})
-            params["_meta"] = {**meta, "progressToken": token}
-        return params if self.stamp is None else self.stamp.params(params)
+    def _asked_until(self, id_: int) -> float:
+        """Until when the peer waited for this side, on account of a call of ours."""
+        for inbound in self.peer.running.values():
+            if inbound.request.method != "ping" and inbound.related in {None, id_}:
+                return math.inf
+        return self._answered
 
     def _end_questions_of(self, id_: int) -> None:
         """Cancel what the peer asked on the stream of a call that nobody waits for any more.

@@ -60,7 +60,7 @@ def entry(name, says="x", wait=None):
 
 
 async def names(client):
-    return [tool.name async for tool in client.tools()]
+    return [tool.name async for tool in client.tools(cache=False)]
 
 
 async def test_the_decorator_works_both_ways_and_leaves_the_function_alone():
