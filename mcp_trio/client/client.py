@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 import trio
 
@@ -29,7 +29,6 @@ from mcp_trio.errors import (
 )
 from mcp_trio.events import EventHub, Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback
 from mcp_trio.session.dispatch import sole_cause
 from mcp_trio.session.inbound import Inbound, Runner
@@ -40,7 +39,22 @@ from mcp_trio.wire import Implementation, JSONObject, Revision, ServerCapabiliti
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.notices import SubscriptionFilter
 
-Target: TypeAlias = "str | MCPServer | Transport"
+
+@runtime_checkable
+class Server(Protocol):
+    """A server of this process, such as an `MCPServer`; told by its shape, so none is loaded."""
+
+    async def serve(
+        self,
+        transport: Transport,
+        *,
+        task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve one client until it closes the line."""
+        ...
+
+
+Target: TypeAlias = str | Server | Transport
 
 
 class MCPClient(Calls):
@@ -136,7 +150,7 @@ class MCPClient(Calls):
         target = self._target
         transport: Transport
         theirs: Transport | None = None
-        if isinstance(target, MCPServer):
+        if isinstance(target, Server):
             transport, theirs = MemoryTransport.pair()
         elif isinstance(target, str):
             transport = await open_url(target, self._exits)
@@ -318,7 +332,7 @@ class MCPClient(Calls):
 
 
 async def _serve(
-    server: MCPServer,
+    server: Server,
     transport: Transport,
     *,
     task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
