@@ -1,0 +1,149 @@
+"""The client that the official conformance suite runs: `python client.py URL`.
+
+The suite says in the environment what is played: `MCP_CONFORMANCE_SCENARIO` names it,
+`MCP_CONFORMANCE_CONTEXT` has its particulars as JSON. Its mock server listens at the URL and
+watches; what a scenario is about happens in `mcp_trio`, here only the calls are made.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+import mcp_trio
+
+HERE = Path(__file__).resolve().parent
+AUTH = "auth/"
+"""Scenarios of this name are played by the module of that name, as soon as there is one."""
+TIMEOUT = 25.0
+"""Seconds for a scenario; the suite gives it 30."""
+
+Play = Callable[[mcp_trio.MCPClient, dict[str, Any]], Awaitable[None]]
+
+
+def filled_in(form: mcp_trio.wire.elicitation.ElicitParams) -> dict[str, Any]:
+    """A user who leaves what is filled in already, and says yes to what he has to say."""
+    schema = form.requested_schema or {}
+    made = mcp_trio.client.answers.prefilled(form)
+    return {**dict.fromkeys(schema.get("required", ()), True), **made}
+
+
+def sampled(_: mcp_trio.wire.sampling.CreateMessageParams) -> Any:
+    """A model that always says the same."""
+    text = mcp_trio.wire.TextContent(text="Paris")
+    return mcp_trio.wire.sampling.CreateMessageResult(role="assistant", content=text, model="m")
+
+
+CALLBACKS = mcp_trio.ClientCallbacks(elicitation=filled_in, sampling=sampled, roots=list)
+
+
+async def listing(client: mcp_trio.MCPClient) -> list[mcp_trio.wire.Tool]:
+    """Every tool there is."""
+    return [tool async for tool in client.tools()]
+
+
+async def lists(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None:
+    """Look at the tools, and call none."""
+    await listing(client)
+
+
+async def adds(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None:
+    """Call one tool with numbers."""
+    await listing(client)
+    await client.call_tool("add_numbers", {"a": 2, "b": 3})
+
+
+async def calls_all(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None:
+    """Call every tool that is listed; those with rules of their own get what they want."""
+    for tool in await listing(client):
+        wanted = tool.input_schema.get("required", ())
+        await client.call_tool(tool.name, dict.fromkeys(wanted, "us-west1"))
+
+
+async def replays(client: mcp_trio.MCPClient, context: dict[str, Any]) -> None:
+    """Make the calls that the context names, as it has them."""
+    await listing(client)
+    for call in context["toolCalls"]:
+        await client.call_tool(call["name"], call["arguments"])
+
+
+async def uses_every_method(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None:
+    """Send one message of each method there is, also of those that only an older server knows."""
+    for tool in await listing(client):
+        await client.call_tool(tool.name)
+    for resource in (await client.call("resources/list"))["resources"]:
+        await client.call("resources/read", {"uri": resource["uri"]})
+    for prompt in (await client.call("prompts/list"))["prompts"]:
+        await client.call("prompts/get", {"name": prompt["name"]})
+    version, info = client.revision.date, {"name": "mcp_trio", "version": "0"}
+    opening = {"protocolVersion": version, "capabilities": {}, "clientInfo": info}
+    await client.call("initialize", opening)
+    await client.session.notify("notifications/initialized")
+
+
+async def echoes_a_schema(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None:
+    """Send a tool's schema back as it came."""
+    tools = {tool.name: tool for tool in await listing(client)}
+    schema = tools["json_schema_2020_12_tool"].input_schema
+    await client.call_tool("json_schema_echo", {"schema": schema})
+
+
+PLAYS: dict[str, Play] = {
+    "initialize": lists,
+    "tools_call": adds,
+    "elicitation-sep1034-client-defaults": calls_all,
+    "sse-retry": calls_all,
+    "json-schema-2020-12-preservation": echoes_a_schema,
+    "request-metadata": lists,
+    "sep-2322-client-request-state": calls_all,
+    "http-standard-headers": uses_every_method,
+    "http-custom-headers": replays,
+    "http-invalid-tool-headers": calls_all,
+    "json-schema-ref-no-deref": lists,
+}
+"""What the client does in each scenario."""
+
+
+def module(name: str) -> Any:
+    """A module beside this one, which runs as a program and is in no package."""
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+async def play(scenario: str, url: str, context: dict[str, Any], version: str) -> None:
+    """Play one scenario.
+
+    Raises:
+        KeyError: a scenario that nobody has written.
+    """
+    if scenario.startswith(AUTH):
+        await module("client_auth").run(scenario, url, context)
+        return
+    part = PLAYS[scenario]
+    options = mcp_trio.ClientOptions(revisions=(version,))
+    async with mcp_trio.MCPClient(url, callbacks=CALLBACKS, options=options) as client:
+        await part(client, context)
+
+
+async def main() -> None:
+    """Play what the environment says, within the time that the suite has for it."""
+    with trio.fail_after(TIMEOUT):
+        await play(
+            os.environ["MCP_CONFORMANCE_SCENARIO"],
+            sys.argv[-1],
+            json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}"),
+            os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"],
+        )
+
+
+if __name__ == "__main__":
+    trio.run(main)
