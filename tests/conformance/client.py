@@ -2,26 +2,26 @@
 
 The suite says in the environment what is played: `MCP_CONFORMANCE_SCENARIO` names it,
 `MCP_CONFORMANCE_CONTEXT` has its particulars as JSON. Its mock server listens at the URL and
-watches; what a scenario is about happens in `mcp_trio`, here only the calls are made.
+watches; what a scenario is about happens in `mcp_trio`, here only the calls are made. The last
+line on standard output says that the client has ended well, which the suite does not look at.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
+import skills
 import trio
 
 import mcp_trio
 
-HERE = Path(__file__).resolve().parent
 AUTH = "auth/"
-"""Scenarios of this name are played by the module of that name, as soon as there is one."""
+"""Scenarios of this name are played by `client_auth`, which is imported for them alone."""
 TIMEOUT = 25.0
 """Seconds for a scenario; the suite gives it 30."""
 
@@ -95,6 +95,22 @@ async def echoes_a_schema(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None
     await client.call_tool("json_schema_echo", {"schema": schema})
 
 
+async def lists_skills(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None:
+    """Look at what skills there are, and read none."""
+    await skills.listed(client)
+
+
+async def loads_skills(client: mcp_trio.MCPClient, _: dict[str, Any]) -> None:
+    """Load every skill; the mock's are all forged, and so none of them may be loaded."""
+    for entry in await skills.listed(client):
+        try:
+            await skills.load(client, entry)
+        except skills.ForgedSkillError as error:
+            sys.stderr.write(f"{error}\n")
+        else:
+            raise AssertionError(f"{entry['uri']} was loaded")
+
+
 PLAYS: dict[str, Play] = {
     "initialize": lists,
     "tools_call": adds,
@@ -107,16 +123,12 @@ PLAYS: dict[str, Play] = {
     "http-custom-headers": replays,
     "http-invalid-tool-headers": calls_all,
     "json-schema-ref-no-deref": lists,
+    "sep-2640-client-no-prefetch": lists_skills,
+    "sep-2640-client-verify-digest": loads_skills,
+    "sep-2640-client-verify-size": loads_skills,
+    "sep-2640-client-verify-frontmatter": loads_skills,
 }
 """What the client does in each scenario."""
-
-
-def module(name: str) -> Any:
-    """A module beside this one, which runs as a program and is in no package."""
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
 
 
 async def play(scenario: str, url: str, context: dict[str, Any], version: str) -> None:
@@ -126,7 +138,7 @@ async def play(scenario: str, url: str, context: dict[str, Any], version: str) -
         KeyError: a scenario that nobody has written.
     """
     if scenario.startswith(AUTH):
-        await module("client_auth").run(scenario, url, context)
+        await importlib.import_module("client_auth").run(scenario, url, context)
         return
     part = PLAYS[scenario]
     options = mcp_trio.ClientOptions(revisions=(version,))
@@ -143,6 +155,7 @@ async def main() -> None:
             json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}"),
             os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"],
         )
+    sys.stdout.write("played to the end\n")
 
 
 if __name__ == "__main__":

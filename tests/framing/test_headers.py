@@ -36,7 +36,8 @@ def test_visible_ascii_travels_as_it_is(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [" ", "\t", "\ta", "a\t", "a\tb", "a ", "\r\n", "a\r\nX-Evil: 1", "\0", "\x7f", "\x1f", "é"]
+    "value",
+    [" ", "\t", "\ta", "a\t", "a\tb", "a ", "\r\n", "a\r\nX-Evil: 1", "\0", "\x7f", "\x1f", "é"],
 )
 def test_whatever_a_hop_could_change_is_encoded(value: str) -> None:
     header = encode_value(value)
