@@ -27,6 +27,7 @@ if typing.TYPE_CHECKING:
     from mcp_trio.client.answers import ClientCallbacks as ClientCallbacks
     from mcp_trio.client.client import MCPClient as MCPClient
     from mcp_trio.client.options import ClientOptions as ClientOptions
+    from mcp_trio.engine.envelope import Principal as Principal
     from mcp_trio.http.options import HTTPOptions as HTTPOptions
     from mcp_trio.http.serving_settings import ServingSettings as ServingSettings
     from mcp_trio.server.line_servers import LineOptions as LineOptions
@@ -37,7 +38,6 @@ if typing.TYPE_CHECKING:
     from mcp_trio.server.server import MCPServer as MCPServer
     from mcp_trio.server.server import ServerOptions as ServerOptions
     from mcp_trio.session.context import Context as Context
-    from mcp_trio.session.context import Principal as Principal
     from mcp_trio.session.forms import Elicited as Elicited
     from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
     from mcp_trio.session.session import Dispatcher as Dispatcher
@@ -60,7 +60,7 @@ _HOMES = {
     "MCPServer": "server.server",
     "ServerOptions": "server.server",
     "Context": "session.context",
-    "Principal": "session.context",
+    "Principal": "engine.envelope",
     "Elicited": "session.forms",
     "FunctionHandler": "session.inbound",
     "Dispatcher": "session.session",
