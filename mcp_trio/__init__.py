@@ -28,6 +28,7 @@ if typing.TYPE_CHECKING:
     from mcp_trio.client.client import MCPClient as MCPClient
     from mcp_trio.client.options import ClientOptions as ClientOptions
     from mcp_trio.engine.envelope import Principal as Principal
+    from mcp_trio.eras.negotiate import EraCache as EraCache
     from mcp_trio.http.options import HTTPOptions as HTTPOptions
     from mcp_trio.http.serving_settings import ServingSettings as ServingSettings
     from mcp_trio.server.line_servers import LineOptions as LineOptions
@@ -43,6 +44,7 @@ if typing.TYPE_CHECKING:
     from mcp_trio.session.session import Dispatcher as Dispatcher
     from mcp_trio.session.session import SessionLimits as SessionLimits
     from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
+    from mcp_trio.transports.stdio_client import Command as Command
 
 __version__ = "0.1.0"
 
@@ -61,11 +63,13 @@ _HOMES = {
     "ServerOptions": "server.server",
     "Context": "session.context",
     "Principal": "engine.envelope",
+    "EraCache": "eras.negotiate",
     "Elicited": "session.forms",
     "FunctionHandler": "session.inbound",
     "Dispatcher": "session.session",
     "SessionLimits": "session.session",
     "MemoryTransport": "transports.memory",
+    "Command": "transports.stdio_client",
 }
 """Where each name lives that is imported on demand."""
 _PARTS = frozenset({"abc", "catalog", "runtime", "testing", "wire"})

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from mcp_trio.eras.negotiate import EraCache
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.wire import REVISIONS, Implementation, Revision
 from mcp_trio.wire.revisions import BY_DATE
@@ -42,5 +43,7 @@ class ClientOptions:
     """Seconds for a call that names no timeout of its own."""
     probe_timeout: float = 10.0
     """Seconds to wait for an answer while finding out the era."""
+    eras: EraCache = attrs.field(factory=EraCache)
+    """What is known of servers from before. The object may be shared between clients."""
     max_rounds: int = 16
     """Questions in a row that are answered in one call of the stateless era."""
