@@ -22,10 +22,12 @@ from hypercorn.protocol.h11 import (
     H11WSConnection,
 )
 from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import H11SendableEvent
 
 from .asgi_call import AppCall
 from .hypercorn_glue import Surroundings
+from .ws_bounds import bound, overrun
 
 MAX_AHEAD = 65536
 """Bytes of pipelined requests held while an earlier one is answered."""
@@ -128,8 +130,10 @@ class HTTP1(H11Protocol):
         )
 
     def adopt(self, call: AppCall) -> None:
-        """Note the application call of the stream being opened."""
+        """Note the application call of the stream being opened, and bound a WebSocket."""
         self._call = call
+        if isinstance(self.stream, WSStream):
+            bound(self.stream)
 
     def end_call(self, call: AppCall) -> None:
         """Nothing is kept for a call that has returned."""
@@ -222,8 +226,8 @@ class HTTP1(H11Protocol):
                     break  # the usual case; h11 would only say so too, but take longer
             else:
                 await self.stream.handle(event)
-        if self.stream is not None and self.stream.closed:
-            # A WebSocket handshake that Hypercorn has refused without saying that it is over.
+        if self.stream is not None and (self.stream.closed or overrun(self.stream)):
+            # Hypercorn has refused a WebSocket handshake or message without ending it.
             await self.send(Closed())
         self._settle()
 

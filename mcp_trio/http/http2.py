@@ -33,6 +33,7 @@ from priority.priority import DeadlockError
 from .asgi_call import AppCall
 from .http1 import AfterEOF, readable_handshake
 from .hypercorn_glue import Signal, Surroundings
+from .ws_bounds import bound, overrun
 
 WRITE_BATCH = 65536
 """Bytes collected from streams before they are written."""
@@ -113,7 +114,10 @@ class HTTP2(H2Protocol):
         stream_id = self._opening
         self._calls[stream_id] = call
         self.stream_buffers[stream_id] = BoundedBuffer(self.context.event_class)
-        if not isinstance(self.streams[stream_id], WSStream):
+        stream = self.streams[stream_id]
+        if isinstance(stream, WSStream):
+            bound(stream)
+        else:
             call.consumed = partial(self._open_window, stream_id)
 
     # What the connection tells.
@@ -214,6 +218,9 @@ class HTTP2(H2Protocol):
             self._reset(stream_id, ErrorCodes.NO_ERROR)
         else:
             await stream.handle(Body(stream_id=stream_id, data=data))
+            if overrun(stream):
+                self._reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
+                await self._close_stream(stream_id)
             if call is not None and call.consumed is not None:
                 size -= len(data)
         self._open_window(stream_id, size)
@@ -276,8 +283,10 @@ class HTTP2(H2Protocol):
         deadline = trio.current_time() + self._settings.write_timeout
         with trio.CancelScope(deadline=deadline) as stall:
             self._stalls[event.stream_id] = stall
-            await super().stream_send(event)
-        self._stalls.pop(event.stream_id, None)
+            try:
+                await super().stream_send(event)
+            finally:
+                self._stalls.pop(event.stream_id, None)
         if stall.cancelled_caught:
             self._doomed.add(event.stream_id)
             self._around.wake_reader()

@@ -3,6 +3,8 @@
 import pytest
 import trio
 import trio.testing
+import wsproto
+import wsproto.events
 
 from mcp_trio.http.asgi_call import Receive, Scope, Send
 
@@ -233,3 +235,42 @@ async def test_an_http2_websocket_handshake_that_is_not_ascii_resets_its_stream_
         client.h2.send_headers(stream_id, headers)
         await client.flush()
         assert await client.read(await client.ask(b"body")) == ("200", b"body")
+
+
+async def test_an_http2_websocket_whose_message_is_too_big_loses_its_stream_only() -> None:
+    left: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await echo(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.accept"})
+        left.append((await receive())["type"])
+
+    async with (
+        served(app, max_websocket_message_bytes=1000) as port,
+        await connect(port) as stream,
+    ):
+        client = H2Client(stream)
+        stream_id = client.h2.get_next_available_stream_id()
+        headers = [
+            (b":method", b"CONNECT"),
+            (b":protocol", b"websocket"),
+            (b":scheme", b"http"),
+            (b":path", b"/"),
+            (b":authority", b"x"),
+            (b"sec-websocket-version", b"13"),
+        ]
+        client.h2.send_headers(stream_id, headers)
+        await client.flush()
+        while stream_id not in client.status:
+            await client.pump()
+        socket = wsproto.Connection(wsproto.ConnectionType.CLIENT)
+        piece = socket.send(wsproto.events.TextMessage(data="x" * 1001, message_finished=False))
+        client.h2.send_data(stream_id, piece)
+        await client.flush()
+        while stream_id not in client.resets:
+            await client.pump()
+        assert await client.read(await client.ask(b"body")) == ("200", b"body")
+        assert left == ["websocket.disconnect"]

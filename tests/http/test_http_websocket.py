@@ -110,3 +110,48 @@ async def test_a_websocket_handshake_that_is_not_ascii_is_refused(
         )
         assert (await read_all(stream)).startswith(b"HTTP/1.1 400 ")
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        "permessage-deflate",
+        "permessage-deflate; client_max_window_bits",
+        "permessage-deflate; server_max_window_bits=x",
+        "permessage-deflate; client_max_window_bits=",
+        ";;=, permessage-deflate; server_max_window_bits=99",
+    ],
+)
+async def test_compression_is_never_agreed_to(
+    offer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A small message could hold gigabytes, and Hypercorn inflates without a limit."""
+    async with served(echo_socket) as port, await connect(port) as stream:
+        client = SocketClient(stream)
+        fields = [(b"sec-websocket-extensions", offer.encode())]
+        await client.say(wsproto.events.Request(host="x", target="/", extra_headers=fields))
+        accepted = await client.hear()
+        assert isinstance(accepted, wsproto.events.AcceptConnection)
+        assert accepted.extensions == []
+    assert caplog.records == []
+
+
+async def test_a_peer_that_goes_on_after_its_message_was_too_big_is_cut_off() -> None:
+    async with (
+        served(echo_socket, max_websocket_message_bytes=1000, linger_timeout=0.1) as port,
+        await connect(port) as stream,
+    ):
+        client = SocketClient(stream)
+        await client.say(wsproto.events.Request(host="x", target="/"))
+        await client.hear()
+        piece = wsproto.events.TextMessage(data="x" * 600, message_finished=False)
+        await client.say(piece)
+        await client.say(piece)
+        closed = await client.hear()
+        assert isinstance(closed, wsproto.events.CloseConnection)
+        assert closed.code == 1009
+        assert await stream.receive_some() == b""
+        with pytest.raises(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(b"\x00" * 65536)
+                await trio.testing.wait_all_tasks_blocked()
