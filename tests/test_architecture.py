@@ -93,7 +93,7 @@ def test_the_picture_in_the_documentation_is_the_code():
 
 
 def test_the_front_door_is_narrow_and_every_name_says_where_it_lives():
-    names = [name for name in vars(mcp_trio) if not name.startswith("_")]
+    names = [name for name in dir(mcp_trio) if not name.startswith("_")]
     public = [name for name in names if not isinstance(getattr(mcp_trio, name), type(mcp_trio))]
     assert len(public) <= 40
     for name in public:

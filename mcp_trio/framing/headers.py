@@ -18,7 +18,10 @@ PARAM_PREFIX = "mcp-param-"
 LAST_EVENT_ID = "last-event-id"
 
 _OPEN, _CLOSE = "=?base64?", "?="
-_PLAIN = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+_PLAIN = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+"""What is sent as it is. A tab is a control character, whatever HTTP thinks of it."""
+_READABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+"""What is read as it is: what HTTP lets stand in a field."""
 
 
 _PARAM = re.compile(PARAM_PREFIX + r"[!#$%&'*+\-.^_`|~0-9a-z]+")
@@ -50,7 +53,7 @@ def decode_value(value: str) -> str:
         HeaderValueError: characters that no header may have, or bad base64 or UTF-8.
     """
     value = value.strip(" \t")
-    if value and not _PLAIN.fullmatch(value):
+    if value and not _READABLE.fullmatch(value):
         raise HeaderValueError("invalid characters")
     if not (value.startswith(_OPEN) and value.endswith(_CLOSE) and len(value) >= 11):
         return value

@@ -16,7 +16,7 @@ import trio
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import TransportClosedError, TransportError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
-from mcp_trio.framing.headers import LAST_EVENT_ID, SESSION_ID
+from mcp_trio.framing.headers import LAST_EVENT_ID, METHOD, SESSION_ID
 from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Malformed, Message, Request, Result
@@ -153,7 +153,9 @@ class StreamableHTTPTransport:
     ) -> str | None:
         """Take a response in. None if the request is settled, else why it is not."""
         self.status = response.status_code
-        if SESSION_ID in response.headers and response.is_success:
+        # A message that mirrors its method stands alone: no answer to it opens a session.
+        alone = METHOD in response.request.headers
+        if SESSION_ID in response.headers and response.is_success and not alone:
             self.session_id = response.headers[SESSION_ID]
         media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media == EVENT_STREAM:

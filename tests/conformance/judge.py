@@ -1,8 +1,9 @@
 """Judging a run of the official conformance suite: pure, from what it wrote to a report.
 
 The suite's own ticks and exit status are not trusted: a warning does not lower them, and a
-scenario that could check nothing shows a tick. Here checks are counted, and every scenario that
-is not plainly green has to be explained by `baseline.toml`. Running the suite is `run.py`'s job.
+scenario that could check nothing shows a tick. Here checks are counted, a warning or a skipped
+check is a fault, and every scenario that is not plainly green has to be explained by
+`baseline.toml`. Running the suite is `run.py`'s job.
 """
 
 from __future__ import annotations
@@ -17,9 +18,16 @@ import attrs
 
 SCHEMA_CHECK = "wire-schema-valid"
 """Added by the suite to most scenarios; passing it alone shows no behaviour."""
+ENDED = "played to the end"
+"""What our client says last. The suite does not mind one that fails after its last check."""
 
-_FOLDER = re.compile(r"server-(?P<name>.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z")
-_LISTED = re.compile(r"^\s+- (?P<name>\S+)(?: \[(?P<side>\w+)\])?$")
+SIDES = ("server", "client")
+"""What the suite can have in front of it."""
+
+_FOLDER = re.compile(r"(?P<name>.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z")
+_PREFIX = {"server": "server-", "client": ""}
+"""What stands before the name of a scenario in the name of its folder."""
+_LISTED = re.compile(r"^\s+- (?P<name>\S+)(?: \[(?P<tag>[\w,-]+)\])?$")
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +39,7 @@ class Outcome:
     behaviour: int = 0
     """Those of them that are about more than the shape of messages."""
     faults: tuple[str, ...] = ()
-    """Checks that failed or warned, in words."""
+    """Checks that failed, warned or were left out, in words."""
     malformed: bool = False
     """Whether a message of ours broke the schema, which no missing feature excuses."""
 
@@ -43,7 +51,7 @@ class Outcome:
 
 @attrs.frozen(kw_only=True)
 class Baseline:
-    """What is expected of one revision; read from `baseline.toml`."""
+    """What is expected of one side in one revision; read from `baseline.toml`."""
 
     least: Mapping[str, int]
     """Scenarios that must be green, or at least run so many successful checks."""
@@ -55,9 +63,10 @@ class Baseline:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """The judgement of one revision."""
+    """The judgement of one run."""
 
-    revision: str
+    run: str
+    """Which side, and which revision."""
     passed: int
     """Successful checks of the scenarios that count."""
     green: int
@@ -78,27 +87,44 @@ def read_outcome(checks: Iterable[Mapping[str, Any]]) -> Outcome:
         if status == "SUCCESS":
             passed += 1
             behaviour += check["id"] != SCHEMA_CHECK
-        elif status in {"FAILURE", "WARNING"}:
+        elif status in {"FAILURE", "WARNING", "SKIPPED"}:
             malformed |= check["id"] == SCHEMA_CHECK
             faults.append(f"{status} {check['id']}: {check.get('errorMessage', '')}")
     return Outcome(passed=passed, behaviour=behaviour, faults=tuple(faults), malformed=malformed)
 
 
-def read_results(folder: Path) -> dict[str, Outcome]:
-    """Read what the suite wrote: one folder with `checks.json` for each scenario."""
+def read_results(folder: Path, side: str) -> dict[str, Outcome]:
+    """Read what the suite wrote: one folder with `checks.json` for each scenario.
+
+    A name with a slash is a folder in a folder.
+
+    Raises:
+        ValueError: a folder with a name that is none of a scenario.
+    """
     found: dict[str, Outcome] = {}
-    for path in sorted(folder.glob("*/checks.json")):
-        match = _FOLDER.fullmatch(path.parent.name)
-        if match is None:
-            raise ValueError(f"the suite names its folders in a new way: {path.parent.name}")
-        found[match["name"]] = read_outcome(json.loads(path.read_text()))
+    for path in sorted(folder.rglob("checks.json")):
+        name = path.parent.relative_to(folder).as_posix()
+        match = _FOLDER.fullmatch(name)
+        if match is None or not name.startswith(_PREFIX[side]):
+            raise ValueError(f"the suite names its folders in a new way: {name}")
+        outcome = read_outcome(json.loads(path.read_text()))
+        if side == "client" and not _said(path, "stdout.txt").endswith(ENDED):
+            fault = f"the client failed: {_said(path, 'stderr.txt')[-400:]}"
+            outcome = attrs.evolve(outcome, faults=(*outcome.faults, fault))
+        found[match["name"].removeprefix(_PREFIX[side])] = outcome
     return found
 
 
-def read_listing(text: str) -> list[str]:
-    """Read the names of the server scenarios from the suite's own list of a revision.
+def _said(checks: Path, stream: str) -> str:
+    """What a client wrote; the suite keeps it beside the checks."""
+    path = checks.with_name(stream)
+    return path.read_text().strip() if path.exists() else ""
 
-    Required scenarios stand under a heading for their side; the others carry it in brackets.
+
+def read_listing(text: str, side: str) -> list[str]:
+    """Read the names of one side's scenarios from a list that the suite prints.
+
+    They stand under a heading for their side, or carry it in brackets.
     """
     names: list[str] = []
     section = ""
@@ -106,36 +132,39 @@ def read_listing(text: str) -> list[str]:
         match = _LISTED.match(line)
         if match is None:
             section = line if line.strip() else section
-        elif (match["side"] or section.split()[0].lower()) == "server":
+            continue
+        heading = section.split()[0].lower()
+        if (match["tag"] if match["tag"] in SIDES else heading) == side:
             names.append(match["name"])
     return names
 
 
-def read_baseline(document: Mapping[str, Any], revision: str) -> Baseline:
-    """Take the part of `baseline.toml` that concerns a revision.
+def read_baseline(document: Mapping[str, Any], side: str, revision: str) -> Baseline:
+    """Take the part of `baseline.toml` that concerns one side in a revision.
 
     Raises:
         ValueError: a scenario is listed twice, or an entry has no reason.
     """
+    part = document[side]
     unbuilt: dict[str, str] = {}
-    for entry in document["unbuilt"]:
+    for entry in part["unbuilt"]:
         if not entry["reason"].strip():
             raise ValueError(f"{entry['feature']}: a reason is missing")
         for name in entry.get(revision, ()):
             if name in unbuilt:
-                raise ValueError(f"{name} is listed twice for {revision}")
+                raise ValueError(f"{name} is listed twice for {side} {revision}")
             unbuilt[name] = entry["feature"]
     hollow = {
         name: entry["needs"]
-        for entry in document["hollow"]
+        for entry in part["hollow"]
         for name in entry.get(revision, ())
         if name not in unbuilt
     }
-    return Baseline(least=document["least"][revision], unbuilt=unbuilt, hollow=hollow)
+    return Baseline(least=part["least"][revision], unbuilt=unbuilt, hollow=hollow)
 
 
 def judge(
-    revision: str,
+    run: str,
     baseline: Baseline,
     *,
     listed: Iterable[str],
@@ -145,11 +174,11 @@ def judge(
     """Compare what happened with what was expected.
 
     Args:
-        revision: for the report.
+        run: for the report.
         baseline: what was expected.
         listed: the scenarios the suite says it runs.
         outcomes: what it wrote.
-        tools: names of the tools the fixture server offers.
+        tools: names of the tools the fixture server offers; a client offers none.
     """
     offered = frozenset(tools)
     names = [*dict.fromkeys([*listed, *outcomes])]
@@ -185,6 +214,4 @@ def judge(
             problems += [f"{name}: {fault}" for fault in outcome.faults]
             if not outcome.faults:
                 problems.append(f"{name}: nothing was checked")
-    return Report(
-        revision=revision, passed=passed, green=green, expected=expected, problems=tuple(problems)
-    )
+    return Report(run=run, passed=passed, green=green, expected=expected, problems=tuple(problems))

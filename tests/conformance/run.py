@@ -1,8 +1,8 @@
-"""Run the official conformance suite against the fixture server and judge it.
+"""Run the official conformance suite against both our sides and judge it.
 
 Installs the suite at the version that `suite/package-lock.json` pins; `benchmarks/node.py` says
-what that needs. What counts as good is written in `baseline.toml` and decided in `judge.py`;
-nothing here forgives.
+what that needs. The server is `everything_server.py`, the client `client.py`. What counts as good
+is written in `baseline.toml` and decided in `judge.py`; nothing here forgives.
 
 The suite holds our messages against the schemas of two revisions only. That every message in
 all five is what its official schema says is checked here too, as `tests/scenarios` does it.
@@ -24,7 +24,14 @@ from benchmarks.node import NodePackages, install
 from benchmarks.processes import ProgramError, output_of, serving
 from mcp_trio.wire import REVISIONS as ALL_REVISIONS
 from tests.conformance import everything_server
-from tests.conformance.judge import Report, judge, read_baseline, read_listing, read_results
+from tests.conformance.judge import (
+    Outcome,
+    Report,
+    judge,
+    read_baseline,
+    read_listing,
+    read_results,
+)
 from tests.scenarios.everything import play
 from tests.scenarios.quarrels import TRANSPORTS, quarrel
 from tests.scenarios.worlds import TAPPED
@@ -33,45 +40,87 @@ from tests.wire.official import Conversation
 HERE = Path(__file__).resolve().parent
 SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 REVISIONS = ("2025-11-25", "2026-07-28")
+ELSEWHERE = "elsewhere"
+"""Stands for a revision: the client scenarios that are in no requirements."""
 RUN_TIMEOUT = 600.0
-"""Seconds for one revision. The suite itself gives each scenario 30."""
+"""Seconds for one run of the suite. The suite itself gives each server scenario 30."""
+CLIENT_TIMEOUT = 120.0
+"""Seconds for each client; some forty of them start at once, and the slowest is no fault."""
 
 
-async def run_suite(suite: NodePackages, url: str, revision: str) -> Path:
-    """Run all server scenarios of a revision and return the folder of results."""
-    results = suite.home / "results" / revision
-    shutil.rmtree(results, ignore_errors=True)
-    chosen = ["--requirements", revision, "--output-dir", str(results)]
-    command = [*suite.command(SUITE), "server", "--url", url, *chosen]
-    with trio.fail_after(RUN_TIMEOUT):
-        # The exit status says whether a scored scenario failed, which today some must.
-        await trio.run_process(command, stdin=b"", capture_stdout=True, check=False)
-    return results
+class Suite:
+    """The installed suite."""
+
+    def __init__(self, packages: NodePackages) -> None:
+        self._packages = packages
+        self._command = packages.command(SUITE)
+        self._baseline = tomllib.loads((HERE / "baseline.toml").read_text())
+
+    async def listed(self, side: str, *chosen: str) -> list[str]:
+        """The scenarios of a side that the suite would run."""
+        command = [*self._command, "list", f"--{side}", *chosen]
+        return read_listing(await output_of(command, within=60, what="list"), side)
+
+    async def play(
+        self, side: str, revision: str, target: list[str], chosen: list[list[str]]
+    ) -> dict[str, Outcome]:
+        """Run one side as often as there are choices of scenarios, and read what came out."""
+        results = self._packages.home / "results" / side / revision
+        shutil.rmtree(results, ignore_errors=True)
+        with trio.fail_after(RUN_TIMEOUT):
+            for part in chosen:
+                command = [*self._command, side, *target, *part, "--output-dir", str(results)]
+                # The exit status says whether a scored scenario failed, which today some must.
+                # What it says stands in the results, too.
+                await trio.run_process(
+                    command, stdin=b"", capture_stdout=True, capture_stderr=True, check=False
+                )
+        return read_results(results, side)
+
+    def judge(
+        self, side: str, revision: str, names: list[str], outcomes: dict[str, Outcome]
+    ) -> Report:
+        """Compare with the baseline."""
+        tools = everything_server.server.listing.entries if side == "server" else ()
+        baseline = read_baseline(self._baseline, side, revision)
+        run = f"{side} {revision}"
+        return judge(run, baseline, listed=names, outcomes=outcomes, tools=tools)
 
 
-async def check(suite: NodePackages, revision: str) -> Report:
-    """Run and judge one revision with a server of its own."""
+async def check_server(suite: Suite, revision: str) -> Report:
+    """Run and judge a server of its own in one revision."""
     server = [sys.executable, HERE / "everything_server.py", "--port", "0"]
+    chosen = ["--requirements", revision]
     async with serving(server) as program:
-        results = await run_suite(suite, program.url, revision)
+        outcomes = await suite.play("server", revision, ["--url", program.url], [chosen])
         if not program.alive:
             raise ProgramError(f"the fixture server died: {' / '.join(program.said)}")
-    chosen = ["list", "--server", "--requirements", revision]
-    listing = await output_of([*suite.command(SUITE), *chosen], within=60, what="list")
-    baseline = tomllib.loads((HERE / "baseline.toml").read_text())
-    return judge(
-        revision,
-        read_baseline(baseline, revision),
-        listed=read_listing(listing),
-        outcomes=read_results(results),
-        tools=everything_server.server.listing.entries,
+    return suite.judge("server", revision, await suite.listed("server", *chosen), outcomes)
+
+
+async def check_client(suite: Suite, revision: str) -> Report:
+    """Run and judge the client in one revision, or in what no revision's requirements have."""
+    # The suite takes the command apart at spaces.
+    command = f"{sys.executable} {HERE / 'client.py'}"
+    target = ["--command", command, "--timeout", str(round(CLIENT_TIMEOUT * 1000))]
+    if revision == ELSEWHERE:
+        names = await suite.listed("client")
+        for required in REVISIONS:
+            known = await suite.listed("client", "--requirements", required)
+            names = [name for name in names if name not in known]
+        chosen = [["--scenario", name] for name in names]
+    else:
+        chosen = [["--requirements", revision]]
+        names = await suite.listed("client", *chosen[0])
+    return suite.judge(
+        "client", revision, names, await suite.play("client", revision, target, chosen)
     )
 
 
 def tell(report: Report) -> None:
-    """Print one revision's report."""
+    """Print one run's report."""
     click.echo(
-        f"{report.revision}: {report.green} scenarios green with {report.passed} checks, "
+        f"{report.run}: {report.green} scenarios green with {report.passed} checks, "
         f"{len(report.expected)} explained by the baseline, {len(report.problems)} problems"
     )
     for name, reason in sorted(report.expected.items(), key=lambda item: (item[1], item[0])):
@@ -116,8 +165,9 @@ def tell_messages(revision: str, talks: list[Conversation]) -> int:
 
 async def run(heard: dict[str, list[Conversation]]) -> int:
     """Run every revision of the suite and count its checks with ours; the number of problems."""
-    suite = await install(HERE / "suite")
-    reports = [await check(suite, revision) for revision in REVISIONS]
+    suite = Suite(await install(HERE / "suite"))
+    reports = [await check_server(suite, revision) for revision in REVISIONS]
+    reports += [await check_client(suite, revision) for revision in (*REVISIONS, ELSEWHERE)]
     for report in reports:
         tell(report)
     bad = sum([tell_messages(revision, talks) for revision, talks in heard.items()])

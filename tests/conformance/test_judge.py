@@ -89,7 +89,6 @@ def test_warnings_are_faults_and_schema_checks_are_no_behaviour():
         [
             {"id": "wire-schema-valid", "status": "SUCCESS"},
             {"id": "a", "status": "WARNING", "errorMessage": "careful"},
-            {"id": "b", "status": "SKIPPED"},
             {"id": "c", "status": "INFO"},
         ]
     )
@@ -97,21 +96,49 @@ def test_warnings_are_faults_and_schema_checks_are_no_behaviour():
     assert not outcome.green
 
 
+def test_a_check_that_was_left_out_is_a_fault():
+    outcome = read_outcome([{"id": "a", "status": "SUCCESS"}, {"id": "b", "status": "SKIPPED"}])
+    assert outcome.faults == ("SKIPPED b: ",)
+    assert not outcome.green
+
+
 def test_results_are_read_from_the_folders_of_the_suite(tmp_path):
     folder = tmp_path / "server-tools-list-2026-11-30T19-20-14-741Z"
     folder.mkdir()
     (folder / "checks.json").write_text(json.dumps([{"id": "a", "status": "SUCCESS"}]))
-    assert {"tools-list": Outcome(passed=1, behaviour=1)} == read_results(tmp_path)
+    assert {"tools-list": Outcome(passed=1, behaviour=1)} == read_results(tmp_path, "server")
+
+
+def test_a_client_scenario_may_lie_in_a_folder_of_its_own(tmp_path):
+    for name in ("sse-retry", "auth/basic-cimd"):
+        folder = tmp_path / f"{name}-2026-11-30T19-20-14-741Z"
+        folder.mkdir(parents=True)
+        (folder / "checks.json").write_text("[]")
+    assert set(read_results(tmp_path, "client")) == {"sse-retry", "auth/basic-cimd"}
+    with pytest.raises(ValueError, match="new way"):
+        read_results(tmp_path, "server")
+
+
+@pytest.mark.parametrize(("said", "green"), [("played to the end\n", True), ("", False)])
+def test_a_client_that_fails_after_its_last_check_is_a_fault(tmp_path, said, green):
+    folder = tmp_path / "tools_call-2026-11-30T19-20-14-741Z"
+    folder.mkdir()
+    (folder / "checks.json").write_text(json.dumps([{"id": "a", "status": "SUCCESS"}]))
+    (folder / "stdout.txt").write_text(said)
+    (folder / "stderr.txt").write_text("ValueError: no")
+    outcome = read_results(tmp_path, "client")["tools_call"]
+    assert outcome.green is green
+    assert green or outcome.faults == ("the client failed: ValueError: no",)
 
 
 def test_an_unknown_kind_of_folder_is_not_ignored(tmp_path):
     (tmp_path / "tools-list").mkdir()
     (tmp_path / "tools-list" / "checks.json").write_text("[]")
     with pytest.raises(ValueError, match="tools-list"):
-        read_results(tmp_path)
+        read_results(tmp_path, "client")
 
 
-def test_only_server_scenarios_are_read_from_the_listing():
+def test_each_side_finds_its_scenarios_in_the_listing():
     text = """Required for R (3 scenarios, frozen; run at the R wire):
 
 Server scenarios (test against a server):
@@ -126,10 +153,21 @@ Run and reported, but never scored:
     - auth/dpop [client]
     - tasks [server]
 """
-    assert read_listing(text) == ["ping", "tools-list", "tasks"]
+    assert read_listing(text, "server") == ["ping", "tools-list", "tasks"]
+    assert read_listing(text, "client") == ["auth/basic", "auth/dpop"]
+
+
+def test_the_listing_of_everything_says_revisions_in_the_brackets():
+    text = """Client scenarios (test against a client):
+  - initialize [2025-06-18,2025-11-25]
+  - sep-2640-client-no-prefetch [extension]
+"""
+    assert read_listing(text, "client") == ["initialize", "sep-2640-client-no-prefetch"]
+    assert read_listing(text, "server") == []
 
 
 def test_a_scenario_may_have_only_one_reason():
     entry = {"feature": "prompts", "reason": "none yet", "R": ["ping"]}
     with pytest.raises(ValueError, match="listed twice"):
-        read_baseline({"unbuilt": [entry, entry], "hollow": [], "least": {"R": {}}}, "R")
+        part = {"unbuilt": [entry, entry], "hollow": [], "least": {"R": {}}}
+        read_baseline({"client": part}, "client", "R")

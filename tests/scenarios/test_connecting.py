@@ -266,7 +266,11 @@ async def test_a_server_that_hangs_up_on_the_question_is_called_again():
         message = (await line.receive()).message
         heard.append(message.method)
         if message.method == "initialize":
-            await line.send(Envelope(Result(message.id, INITIALIZED)))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(line.pump)
+                await line.send(Envelope(Result(message.id, INITIALIZED)))
+                await line.receive()  # the end of the handshake
+                nursery.cancel_scope.cancel()
         await line.aclose()
 
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")

@@ -1,9 +1,13 @@
 """The client's end of Streamable HTTP without a socket: the HTTP client is handed in."""
 
+import json
+
 import httpx2
+import pytest
 import trio
 import trio.testing
 
+import mcp_trio
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.jsonrpc.messages import Request
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
@@ -27,3 +31,33 @@ async def test_closing_at_the_moment_an_answer_arrives_is_no_fault():
                 await trio.testing.wait_all_tasks_blocked()
                 may_answer.set()
                 await transport.aclose()
+
+
+@pytest.mark.parametrize(("date", "kept"), [("2026-07-28", False), ("2025-11-25", True)])
+async def test_an_id_of_a_session_means_nothing_where_there_are_no_sessions(date, kept):
+    """A server may send one all the same; nothing of ours may depend on it."""
+    seen = []
+
+    async def answer(request):
+        seen.append((request.method, request.headers.get("mcp-session-id")))
+        if request.method != "POST":
+            return httpx2.Response(405)
+        message = json.loads(request.content)
+        if "id" not in message:
+            return httpx2.Response(202)
+        revision = {"protocolVersion": date, "supportedVersions": [date], "resultType": "complete"}
+        about = {"capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        result = {**revision, **about, "ttlMs": 0, "cacheScope": "private", "tools": []}
+        return httpx2.Response(
+            200,
+            json={"jsonrpc": "2.0", "id": message["id"], "result": result},
+            headers={"mcp-session-id": "theirs"},
+        )
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        transport = StreamableHTTPTransport("http://x/mcp", client)
+        options = mcp_trio.ClientOptions(revisions=(date,))
+        async with mcp_trio.MCPClient(transport, options=options) as connected:
+            await connected.list_tools()
+    assert (("POST", "theirs") in seen) is kept
+    assert (("DELETE", "theirs") in seen) is kept

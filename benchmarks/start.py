@@ -1,0 +1,64 @@
+"""What starting costs, beside the official SDK: processor time of the imports alone.
+
+Processes take turns, each a fresh interpreter that measures itself, so neither the start of Python
+nor what else the machine does is part of it. The first round is not counted: it writes byte code.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import trio
+
+from benchmarks import report
+from benchmarks.peers import peer_python
+from benchmarks.processes import output_of
+
+PROGRAM = """
+import time
+began = time.process_time()
+{what}
+print(time.process_time() - began)
+"""
+TIMEOUT = 60.0
+"""Seconds one process may take."""
+
+
+def contenders(peer: Path) -> dict[str, list[str | Path]]:
+    """Who is started, ours first; each name says what is imported."""
+    ours, client, opens = (
+        "import mcp_trio",
+        "import mcp_trio; mcp_trio.MCPClient",
+        "import mcp_trio; mcp_trio.MCPClient; import mcp_trio.transports.streamable_http",
+    )
+    return {
+        "mcp_trio, a client": [sys.executable, "-c", PROGRAM.format(what=client)],
+        "mcp_trio, the front door": [sys.executable, "-c", PROGRAM.format(what=ours)],
+        "mcp_trio, a client with HTTP": [sys.executable, "-c", PROGRAM.format(what=opens)],
+        "official, import mcp": [peer, "-c", PROGRAM.format(what="import mcp")],
+    }
+
+
+async def measure(commands: dict[str, list[str | Path]], rounds: int) -> None:
+    """Start everybody round by round and print."""
+    figures: dict[str, list[float | None]] = {name: [] for name in commands}
+    for number in range(rounds + 1):
+        for name, command in commands.items():
+            said = await output_of(command, within=TIMEOUT, what=name)
+            if number:
+                figures[name].append(1000 * float(said))
+    click.echo(report.latencies("Imports, processor time", figures))
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="One round: does it run at all?")
+def command(*, quick: bool) -> None:
+    """Measure what starting costs."""
+    click.echo(report.machine())
+    trio.run(measure, contenders(peer_python()), 1 if quick else 15)
+
+
+if __name__ == "__main__":
+    command()
