@@ -284,6 +284,32 @@ async def test_a_refused_resource_leaves_the_others_taken_back():
         assert [request.params for request in taken_back] == [{"uri": "a:b"}]
 
 
+async def test_another_session_is_asked_for_what_the_first_one_was():
+    def refuse(request):
+        return Error(request.id, -32002, "gone")
+
+    answers = {"resources/subscribe": {}, "resources/unsubscribe": {}, "logging/setLevel": {}}
+    async with scripted(answers, revisions=("2025-11-25",)) as (client, script):
+        await client.set_log_level("error")
+        async with client.listen(resource=["f:///%61", "a:c"]) as both, client.listen() as lists:
+            before = len(script.asked)
+            await client._resume(client.session, within=5)
+            again = [(r.method, r.params) for r in script.asked[before:]]
+            assert again == [
+                ("logging/setLevel", {"level": "error"}),
+                ("resources/subscribe", {"uri": "f:///%61"}),
+                ("resources/subscribe", {"uri": "a:c"}),
+            ]
+            assert await anext(both) == await anext(lists) == MISSED
+            script.answers["resources/subscribe"] = refuse
+            await client._resume(client.session, within=5)
+            assert await anext(both) == await anext(lists) == MISSED
+            with pytest.raises(RemoteError, match="gone"):
+                await anext(both)
+            await script.notice(TOOLS_CHANGED)
+            assert await anext(lists) == TOOLS_CHANGED
+
+
 # -- the callback ------------------------------------------------------------------
 
 OFFERS = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"listChanged": True}}
