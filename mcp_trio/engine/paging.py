@@ -12,9 +12,6 @@ import base64
 import binascii
 import hmac
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESSIV
-
 from mcp_trio.errors import InvalidParamsError
 
 _DIGITS = 12
@@ -25,6 +22,11 @@ class CursorKey:
     """Makes and reads the cursors of one server. Share the secret between replicas."""
 
     def __init__(self, secret: bytes) -> None:
+        # Slow to import, and clients need none of it: when there is a server, not in a request.
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESSIV  # noqa: PLC0415
+
+        self._refusal = InvalidTag
         self._cipher = AESSIV(hmac.digest(secret, b"mcp_trio cursor", "sha512"))
 
     def make(self, listing: str, position: int) -> str:
@@ -44,7 +46,7 @@ class CursorKey:
                 cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True
             )
             body = self._cipher.decrypt(data, None)
-        except (binascii.Error, ValueError, InvalidTag) as error:
+        except (binascii.Error, ValueError, self._refusal) as error:
             raise InvalidParamsError("Invalid cursor") from error
         position, _, listing = body.decode().partition(":")
         return listing, int(position)
