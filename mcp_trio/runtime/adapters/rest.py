@@ -24,7 +24,7 @@ from mcp_trio.runtime.adapters.rest_request import HttpRequest, RequestTemplate,
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.expressions import measure
 from mcp_trio.runtime.mapping import MAX_INPUT_NODES
-from mcp_trio.runtime.network_guard import BlockedAddressError
+from mcp_trio.network_guard import BlockedAddressError
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.stages import Stage, StageError
 
