@@ -12,6 +12,7 @@ from mcp_trio import wire as wire
 from mcp_trio.client.answers import ClientCallbacks as ClientCallbacks
 from mcp_trio.client.client import MCPClient as MCPClient
 from mcp_trio.client.options import ClientOptions as ClientOptions
+from mcp_trio.engine.envelope import Principal as Principal
 from mcp_trio.errors import ConfigurationError as ConfigurationError
 from mcp_trio.errors import ErrorCode as ErrorCode
 from mcp_trio.errors import MCPError as MCPError
@@ -30,7 +31,6 @@ from mcp_trio.server.media import Link as Link
 from mcp_trio.server.server import MCPServer as MCPServer
 from mcp_trio.server.server import ServerOptions as ServerOptions
 from mcp_trio.session.context import Context as Context
-from mcp_trio.session.context import Principal as Principal
 from mcp_trio.session.forms import Elicited as Elicited
 from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
 from mcp_trio.session.session import Dispatcher as Dispatcher

@@ -83,7 +83,7 @@ class ServerSection:
     random bytes in hex or base64. The first one seals, every one opens; share them between
     replicas, and to rotate put a new one first."""
     cursor_key: str | None = None
-    """Key that signs cursors of listings, in the same form; share it between replicas."""
+    """Key that seals cursors of listings, in the same form; share it between replicas."""
     cleanup_timeout: float = 5.0
     """Seconds a cancelled request may shield itself for cleanup."""
     grace_period: float = 10.0
@@ -351,7 +351,7 @@ def _auth(
     else:
         try:
             value = (folder / cast("str", section.secret_file)).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigurationError(f"connection {name}: cannot read its secret_file") from error
     return Auth(
         kind=section.kind, secret=Secret(value), username=section.username, header=section.header
@@ -369,7 +369,7 @@ def _key(text: str, where: str, folder: Path, environment: Mapping[str, str]) ->
         case "file":
             try:
                 found = (folder / place).read_text(encoding="ascii")
-            except (OSError, UnicodeDecodeError) as error:
+            except (OSError, ValueError) as error:
                 raise ConfigurationError(f"{where}: cannot read {place}") from error
         case _:
             # The text itself may be a key that somebody put there.

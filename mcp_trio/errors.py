@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 __all__ = [
     "AlreadyConnectedError",
@@ -59,6 +60,7 @@ __all__ = [
     "URLRequiredError",
     "UnauthorizedError",
     "VersionMismatchError",
+    "sole_cause",
 ]
 
 
@@ -303,3 +305,9 @@ class ToolError(Exception):
 
 class ConfigurationError(Exception):
     """Settings, a registry or a connection that cannot work; the text says what to change."""
+
+
+def sole_cause(error: BaseException) -> BaseException:
+    """Unwrap groups of one: a single failure is itself."""
+    inner: Any = getattr(error, "exceptions", ())
+    return sole_cause(inner[0]) if len(inner) == 1 else error

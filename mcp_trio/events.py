@@ -229,7 +229,7 @@ class EventHub:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:
+            except (Exception, SystemExit):
                 logger.exception("a listener failed on %s", event.name)
 
     @contextlib.contextmanager

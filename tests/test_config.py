@@ -50,6 +50,11 @@ def test_a_key_is_rotated_by_putting_a_new_one_first(tmp_path):
         ("env:SHORT", "SHORT must hold 32 bytes"),
         ("env:WRONG", "WRONG must hold 32 bytes"),
         ("c2VjcmV0", "env:NAME or file:PATH"),
+        ("file:", "cannot read"),
+        ("file:a\0b", "cannot read"),
+        ("env:", "is not set"),
+        ("env:a\0b", "is not set"),
+        (":", "env:NAME or file:PATH"),
     ],
 )
 def test_what_is_no_key_is_refused_without_telling_it(tmp_path, key, text):

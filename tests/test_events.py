@@ -1,5 +1,6 @@
 """What observers are told, on both sides and in both eras; a slow or broken one touches nobody."""
 
+import contextlib
 import math
 
 import pytest
@@ -424,3 +425,50 @@ async def test_a_catalog_tells_how_its_refreshes_went(tmp_path, autojump_clock):
         again = await channel.receive()
         assert (again.revision, again.changed) == (refreshed.revision, 0)
         nursery.cancel_scope.cancel()
+
+
+@both_eras
+@pytest.mark.parametrize("error", [RuntimeError("bug"), SystemExit("bug")])
+async def test_a_listener_that_gives_up_ends_neither_request_nor_session(revision, error, caplog):
+    server, _ = make_server()
+
+    def broken(each):
+        raise error
+
+    async with world(server, "memory", revision) as client:
+        with server.events.attach(broken), client.events.attach(broken):
+            for _ in range(2):
+                assert (await client.call_tool("good")).content[0].text == "ok"
+    assert "a listener failed" in caplog.text
+
+
+async def test_a_listener_may_stop_listening_or_tell_something_itself():
+    hub, seen = EventHub(), []
+    with contextlib.ExitStack() as stack:
+
+        def last(each):
+            seen.append(each)
+            stack.close()
+            hub.emit(event(2))
+
+        stack.enter_context(hub.attach(last))
+        with hub.attach(seen.append):
+            hub.emit(event(1))
+            hub.emit(event(3))
+    assert sorted(each.reason for each in seen) == ["1", "1", "2", "3"]
+    assert not hub.active
+
+
+@both_eras
+async def test_a_call_that_cannot_be_written_is_an_error_and_nothing_is_sent(revision):
+    server, _ = make_server()
+    on_server, on_client = [], []
+    async with world(server, "memory", revision) as client:
+        await trio.testing.wait_all_tasks_blocked()
+        with server.events.attach(on_server.append), client.events.attach(on_client.append):
+            with pytest.raises(ValueError, match="JSON"):
+                await client.call_tool("good", {"x": math.nan})
+            await trio.testing.wait_all_tasks_blocked()
+        assert client.session.statistics().pending == 0
+    assert completed(on_client, "outbound") == [("tools/call", "error")]
+    assert on_server == []

@@ -20,10 +20,11 @@ from mcp_trio.errors import (
     MethodNotFoundError,
     ProtocolError,
     RequestTimeoutError,
+    sole_cause,
 )
 from mcp_trio.json_schema import SchemaError, Validator
 from mcp_trio.jsonrpc.messages import Error, Request, Result
-from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.dispatch import handler_failed
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.wire import METHODS, ClientCapabilities, JSONObject, Revision
 from mcp_trio.wire.converter import from_wire, to_wire

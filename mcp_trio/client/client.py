@@ -26,12 +26,12 @@ from mcp_trio.errors import (
     MCPError,
     MethodNotFoundError,
     TransportClosedError,
+    sole_cause,
 )
 from mcp_trio.events import EventHub, Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback
-from mcp_trio.session.dispatch import sole_cause
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.middleware import without
 from mcp_trio.session.session import Dispatcher
@@ -262,11 +262,17 @@ class MCPClient(Calls):
             async with self._watching(changes, resource):
                 yield changes
             return
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._subscribe, changes, wanted)
-            await changes.started()
-            yield changes
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._subscribe, changes, wanted)
+                await changes.started()
+                yield changes
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            cause = sole_cause(group)
+            if cause is group:
+                raise
+            raise cause from cause.__cause__
 
     @contextlib.asynccontextmanager
     async def _watching(self, changes: Changes, resource: str | None) -> AsyncGenerator[None, None]:

@@ -1,4 +1,4 @@
-"""What travels between a transport and a session: a message and where it belongs."""
+"""What travels between a transport and a session: a message, where it belongs, who sent it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ import attrs
 
 from mcp_trio.jsonrpc.messages import Message
 from mcp_trio.wire.basic import RequestId
+
+
+@attrs.frozen(kw_only=True)
+class Principal:
+    """Who calls, as established by the transport. Anonymous callers have none."""
+
+    subject: str
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, object] = attrs.field(factory=dict[str, object])
 
 
 @attrs.frozen
@@ -23,3 +32,6 @@ class Envelope:
     headers: Mapping[str, str] | None = None
     """Header fields that came with it or shall go with it, lower-case names; None where
     there are none."""
+    principal: Principal | None = None
+    """On the way in who sent it, where messages of one session come each with a proof of their
+    own; elsewhere None, and the session itself knows who is there."""

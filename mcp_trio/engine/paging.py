@@ -1,34 +1,37 @@
 """Cursors: opaque to the client, checked by us (K1).
 
-A cursor names the listing it belongs to and a position in it, signed so that a made-up
-one is refused instead of read.
+A cursor names the listing it belongs to and a position in it. It is encrypted and
+authenticated (AES-SIV), so that a made-up one is refused instead of read, and nobody reads in
+it how many entries were left out because they are not for him. The same place always has
+the same cursor.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from mcp_trio.errors import InvalidParamsError
 
-_TAG = 12
+_DIGITS = 12
+"""Of a position, which is not to be guessed from a cursor's length either."""
 
 
 class CursorKey:
-    """Signs and reads the cursors of one server. Share the secret between replicas."""
+    """Makes and reads the cursors of one server. Share the secret between replicas."""
 
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
-    def _sign(self, body: bytes) -> bytes:
-        return hmac.new(self._secret, body, hashlib.sha256).digest()[:_TAG]
+        self._cipher = AESSIV(hmac.digest(secret, b"mcp_trio cursor", "sha512"))
 
     def make(self, listing: str, position: int) -> str:
         """A cursor for what follows `position` in the listing with this revision."""
-        body = f"{position}:{listing}".encode()
-        return base64.urlsafe_b64encode(self._sign(body) + body).decode("ascii").rstrip("=")
+        body = f"{position:0{_DIGITS}}:{listing}".encode()
+        sealed = self._cipher.encrypt(body, None)
+        return base64.urlsafe_b64encode(sealed).decode("ascii").rstrip("=")
 
     def read(self, cursor: str) -> tuple[str, int]:
         """The listing and position of a cursor.
@@ -40,10 +43,8 @@ class CursorKey:
             data = base64.b64decode(
                 cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True
             )
-        except (binascii.Error, ValueError) as error:
+            body = self._cipher.decrypt(data, None)
+        except (binascii.Error, ValueError, InvalidTag) as error:
             raise InvalidParamsError("Invalid cursor") from error
-        tag, body = data[:_TAG], data[_TAG:]
-        if not hmac.compare_digest(tag, self._sign(body)):
-            raise InvalidParamsError("Invalid cursor")
         position, _, listing = body.decode().partition(":")
         return listing, int(position)

@@ -12,7 +12,9 @@ whose texts change from run to run (a time, a random number) gives the key itsel
 
 The state is encrypted and authenticated (AES-256-GCM under a key of its own, derived from
 one of the ring by a random salt) and bound to server, principal, method and parameters by
-the authenticated data, so a state that is presented elsewhere does not even decrypt. It
+the authenticated data, so a state that is presented elsewhere does not even decrypt. The
+principal there is the transport's. One whom a middleware has settled is known only later, and
+not yet when a layer around it asks; so it stands in the state, see `Round.claim`. The state
 proves what was said, not that it is used one time: who must rule out a second use (R6)
 has to remember it by himself.
 """
@@ -37,7 +39,7 @@ from mcp_trio.wire.basic import JSONObject
 from mcp_trio.wire.rounds import InputRequiredResult
 
 KEY_BYTES = 32
-_FORMAT = b"\x01"
+_FORMAT = b"\x02"
 _KEY_ID = 4
 _SALT = 16
 _NONCE = 12
@@ -180,11 +182,13 @@ class Memory:
     """Identity and answer by key."""
     once: JSONObject = attrs.field(factory=dict[str, object])
     """Results of side effects by key."""
+    caller: tuple[str | None] | None = None
+    """The subject of the principal for whom the handler ran; None if it has not been reached."""
 
     def dump(self, expires: float) -> bytes:
         """Write it down with the time of its end, in seconds since 1970."""
         return codec.encode_value(
-            {"v": [expires, self.number, self.asked, self.answers, self.once]}
+            {"v": [expires, self.number, self.asked, self.answers, self.once, self.caller]}
         )
 
     @classmethod
@@ -195,7 +199,7 @@ class Memory:
             InvalidParamsError: it has expired.
         """
         plain = cast("JSONObject", codec.decode_value(payload))
-        expires, number, asked, answers, once = cast("tuple[object, ...]", plain["v"])
+        expires, number, asked, answers, once, caller = cast("list[object]", plain["v"])
         if now >= cast("float", expires):
             raise InvalidParamsError("requestState has expired: call again")
         return cls(
@@ -208,6 +212,7 @@ class Memory:
                 ).items()
             },
             once=cast("JSONObject", once),
+            caller=None if caller is None else (cast("list[str | None]", caller)[0],),
         )
 
 
@@ -262,6 +267,16 @@ class Round:
             return key, plain
         self._new[key] = ask
         return key, None
+
+    def claim(self, subject: str | None) -> None:
+        """Say for whom the handler runs. From now on the state is of use to nobody else.
+
+        Raises:
+            StateError: it was somebody else before.
+        """
+        if self.memory.caller not in {None, (subject,)}:
+            raise StateError
+        self.memory.caller = (subject,)
 
     def withdraw(self, key: str) -> None:
         """Take a question back: the handler does not wait for it any more."""

@@ -17,7 +17,7 @@ import trio.lowlevel
 from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import error_message
 from mcp_trio.eras.detect import Kind, detect_http
-from mcp_trio.errors import OverloadedError, ProtocolError, UnauthorizedError
+from mcp_trio.errors import MCPError, OverloadedError, ProtocolError, UnauthorizedError
 from mcp_trio.framing import gate
 from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
@@ -51,6 +51,7 @@ MAX_TOLD = 100
 """Refused sources that are logged, each once."""
 
 _CHALLENGE: Header = (b"www-authenticate", b"Bearer")
+_RETRY: Header = (b"retry-after", b"1")
 _ALLOW: Header = (b"allow", b"POST, GET, DELETE, OPTIONS")
 _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 _REQUESTED = (
@@ -187,23 +188,25 @@ class HTTPApp:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         http = HTTPRequest.read(scope, receive)
+        principal = None
         refusal = gate.check_source(http.headers, self._gate)
         if http.path not in self._paths:
             refusal = gate.Refusal(404, "Not found")
         elif refusal is not None:
             self._tell_refusal(refusal, http)
-        elif self._draining:
+        else:
+            try:
+                principal = await identified(self.options, http.headers)
+            except MCPError as error:
+                refusal = gate.Refusal(self._status_of_unknown(error), error.message)
+        # Only now: finding out who it is takes its time, and much may happen meanwhile.
+        if refusal is None and self._draining:
             refusal = gate.Refusal(503, "The server is going down")
-        elif self.sessions.full:
+        elif refusal is None and self.sessions.full:
             self._refused += 1
             refusal = gate.Refusal(503, "Too many sessions")
         if refusal is not None:
             await websocket.refuse(scope, receive, send, refusal.status, refusal.reason)
-            return
-        try:
-            principal = await identified(self.options, http.headers)
-        except UnauthorizedError as error:
-            await websocket.refuse(scope, receive, send, 401, error.message)
             return
         line = websocket.ASGIWebSocket(
             receive, send, max_message=self.options.max_body, limits=self._limits
@@ -253,10 +256,18 @@ class HTTPApp:
         """The request with its principal; None once it has been refused."""
         try:
             return attrs.evolve(http, principal=await identified(self.options, http.headers))
-        except UnauthorizedError as error:
-            fault = error_message(None, error)
-            await refuse(send, 401, error.message, error=fault, headers=(*cors, _CHALLENGE))
+        except MCPError as error:
+            status, fault = self._status_of_unknown(error), error_message(None, error)
+            more = (_CHALLENGE,) if status == 401 else (_RETRY,) if status == 503 else ()
+            await refuse(send, status, error.message, error=fault, headers=(*cors, *more))
             return None
+
+    def _status_of_unknown(self, error: MCPError) -> int:
+        """The HTTP status for a request of which it is not known who sent it."""
+        if isinstance(error, OverloadedError):
+            self._refused += 1
+            return 503
+        return 401 if isinstance(error, UnauthorizedError) else 500
 
     def _tell_refusal(self, refusal: gate.Refusal, http: HTTPRequest) -> None:
         """Log a refused Host or Origin, each one once: a flood of them must not fill the log."""
@@ -288,8 +299,7 @@ class HTTPApp:
                 await refuse(send, 503, "The server is going down", headers=cors)
             case "GET" if opens and self.sessions.full:
                 self._refused += 1
-                retry = (b"retry-after", b"1")
-                await refuse(send, 503, "Too many sessions", headers=(*cors, retry))
+                await refuse(send, 503, "Too many sessions", headers=(*cors, _RETRY))
             case "GET" if opens:
                 await self._legacy.get(http, send, cors)
             case "POST" if not opens:
@@ -297,7 +307,7 @@ class HTTPApp:
                 if line is None:
                     await refuse(send, 404, "Session not found: open the stream", headers=cors)
                 elif (message := await self._read(http, send, cors)) is not None:
-                    await self._legacy.post(line, message, send, cors)
+                    await self._legacy.post(line, message, http, send, cors)
             case "OPTIONS":
                 await respond(send, 204, headers=(*cors, *_preflight(http, cors)))
             case _:
@@ -393,7 +403,7 @@ class HTTPApp:
             503,
             error.message,
             error=error_message(message.id if isinstance(message, Request) else None, error),
-            headers=(*cors, (b"retry-after", b"1")),
+            headers=(*cors, _RETRY),
         )
         return False
 

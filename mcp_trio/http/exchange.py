@@ -43,6 +43,11 @@ class StatelessExchange:
     gone: bool = False
 
     @property
+    def cuts_cleanly(self) -> bool:
+        """False: a write that is cancelled half way breaks the connection."""
+        return False
+
+    @property
     def label(self) -> str:
         """What to call it in a log line."""
         return f"{self.admitted.method.name} (id {self.admitted.request.id!r:.64})"

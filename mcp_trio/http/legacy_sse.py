@@ -14,14 +14,13 @@ from urllib.parse import parse_qs, quote
 
 import trio
 
-from mcp_trio.engine.envelope import Envelope
+from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.framing.sse import COMMENT, encode_event
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
 from mcp_trio.http.sessions import SessionTable, same_principal
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Malformed, Message
-from mcp_trio.session.context import Principal
 from mcp_trio.transports.outbox import FLUSH_TIMEOUT, Outbox
 from mcp_trio.wire.basic import RequestId
 
@@ -66,10 +65,10 @@ class EventLine:
         self._outbox.fail(trio.BrokenResourceError("the client has left"))
         self._posted.close()
 
-    async def put(self, message: Message) -> bool:
-        """Hand over a message that was POSTed; False if the session is over."""
+    async def put(self, message: Message, principal: Principal | None) -> bool:
+        """Hand over a message that was POSTed, and who sent it; False if the session is over."""
         try:
-            await self._posted.send(Envelope(message))
+            await self._posted.send(Envelope(message, principal=principal))
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             return False
         return True
@@ -157,12 +156,17 @@ class LegacySSE:
         return line
 
     async def post(
-        self, line: EventLine, message: Message, send: Send, cors: tuple[Header, ...]
+        self,
+        line: EventLine,
+        message: Message,
+        http: HTTPRequest,
+        send: Send,
+        cors: tuple[Header, ...],
     ) -> None:
         """Take one message of a client; the answer comes on its stream."""
         if isinstance(message, Malformed):
             await refuse(send, 400, message.reason, error=message.answer, headers=cors)
-        elif await line.put(message):
+        elif await line.put(message, http.principal):
             await respond(send, 202, headers=cors)
         else:
             await refuse(send, 404, "The session has ended", headers=cors)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
+import trio
 
+from mcp_trio.engine.envelope import Principal
+from mcp_trio.errors import OverloadedError, UnauthorizedError, sole_cause
 from mcp_trio.framing.gate import LOOPBACK_NAMES, GatePolicy
-from mcp_trio.session.context import Principal
+from mcp_trio.session.dispatch import handler_failed
+
+IDENTIFY_TIMEOUT = 30.0
+"""Seconds that `HTTPOptions.identify` may take: it holds a connection meanwhile."""
 
 Identify: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
 """Takes the header fields of a request, names in lower case; says who sent it."""
@@ -32,8 +38,9 @@ class HTTPOptions:
     """Web origins, such as `https://app.example`, served besides the server's own (403)."""
     identify: Identify | None = None
     """Says who sends a request, plain or async, once per HTTP request and per WebSocket. None is
-    nobody in particular; an `UnauthorizedError` it raises is a 401. A session belongs to
-    the one who opened it, to others it does not exist (H12)."""
+    nobody in particular; an `UnauthorizedError` it raises is a 401, an `OverloadedError` and
+    taking more than 30 seconds a 503, any other failure a 500. A session belongs to the one who
+    opened it, to others it does not exist (H12); each request in it has its own principal."""
     max_body: int = 4 * 1024 * 1024
     """Bytes of a request body (413), and of a WebSocket message (close code 1009)."""
     body_timeout: float = 30.0
@@ -78,10 +85,21 @@ async def identified(options: HTTPOptions, headers: Mapping[str, str]) -> Princi
 
     Raises:
         UnauthorizedError: `identify` refuses it.
+        OverloadedError: it says so, or takes longer than `IDENTIFY_TIMEOUT`.
+        HandlerFailedError: it failed otherwise, or gave what is no principal; logged.
     """
     if options.identify is None:
         return None
-    found = options.identify(headers)
-    if inspect.isawaitable(found):
-        found = await found
-    return found
+    try:
+        with trio.move_on_after(IDENTIFY_TIMEOUT):
+            made = options.identify(headers)
+            found = cast("object", await made if inspect.isawaitable(made) else made)
+            if found is not None and not isinstance(found, Principal):
+                raise TypeError(f"a caller is a Principal or None, not a {type(found).__name__}")
+            return found
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: it may raise anything
+        cause = sole_cause(error)
+        if isinstance(cause, UnauthorizedError | OverloadedError):
+            raise cause from None
+        raise handler_failed("identify", cause) from cause
+    raise OverloadedError("It took too long to find out who calls")

@@ -9,9 +9,9 @@ from typing import Protocol, cast
 import attrs
 import trio
 
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.framing.gate import Accepts, accepts
 from mcp_trio.http.responses import Receive, Scope
-from mcp_trio.session.context import Principal
 
 CONNECTION = "mcp_trio.connection"
 """The ASGI extension by which `http.connection` tells of a lost peer without a task."""

@@ -17,11 +17,10 @@ from mcp_trio.engine.lifecycle import Stage
 from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import InvalidParamsError, OverloadedError, ProtocolError
 from mcp_trio.framing import headers as names
-from mcp_trio.framing.sse import encode_event
 from mcp_trio.http.replay import StoredEvent, event_id, parse_event_id
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
-from mcp_trio.http.session_streams import STANDALONE, Stream
+from mcp_trio.http.session_streams import PRIMER, STANDALONE, Stream
 from mcp_trio.http.sessions import HTTPSession, SessionTable
 from mcp_trio.jsonrpc.messages import Batch, Malformed, Message, Request
 from mcp_trio.wire.revisions import BY_DATE, Revision
@@ -62,7 +61,7 @@ async def open_session(
         await refuse(send, 503, error.message, error=fault, headers=(*cors, retry))
         return
     stream = session.streams.open((message.id,))
-    session.dispatcher.feed(Envelope(message, None, http.headers))
+    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
     # Admission is synchronous, so it is known by now whether there is a session at all.
     accepted = session.side.handshake.stage is not Stage.NEW
     responder = Responder(send, http.accepts, cors)
@@ -109,7 +108,7 @@ async def post(
         isinstance(item, Malformed) and item.answer is not None for item in message.items
     )
     if not requests and not unreadable:
-        session.dispatcher.feed(Envelope(message, None, http.headers))
+        session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
         session.touch()
         await respond(send, 202, headers=cors)
         return
@@ -117,7 +116,7 @@ async def post(
         await refuse(send, 400, "Invalid request: nothing in the batch can be read", headers=cors)
         return
     stream = session.streams.open(ids, plain=not http.accepts.sse)
-    session.dispatcher.feed(Envelope(message, None, http.headers))
+    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
     responder = Responder(send, http.accepts, cors)
     carry = partial(_answer, session, stream, responder)
     await _connected(session, stream, http, responder, carry)
@@ -196,6 +195,8 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
         # A client that takes no stream gets the answer alone.
         while event is not None and event.status is None and not responder.accepts.sse:
             event = await stream.take(owner)
+    if session.side.handshake.stage is Stage.NEW:
+        responder.granted = ()  # the handshake was refused after all
     if not slow.cancelled_caught and stream.ended and not stream.queue:
         if event is None:
             await _over(session, responder)
@@ -204,7 +205,7 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
             await responder.finish(event.data, status=event.status)
             return
     if revision.priming:
-        await _prime(stream, responder)
+        await _prime(stream, responder, PRIMER)
     if event is not None:
         await _send(event, revision, responder)
     while (following := await stream.take(owner)) is not None:
@@ -232,12 +233,9 @@ async def _over(session: HTTPSession, responder: Responder) -> None:
         await responder.end()
 
 
-async def _prime(stream: Stream, responder: Responder) -> None:
+async def _prime(stream: Stream, responder: Responder, number: int) -> None:
     """Send the empty event that gives the client an id to come back with (H5)."""
-    if responder.accepts.sse:
-        await responder.begin()
-        body = encode_event(b"", id=event_id(stream.number, stream.next_number()))
-        await responder.send({"type": "http.response.body", "body": body, "more_body": True})
+    await responder.event(b"", id=event_id(stream.number, number))
 
 
 async def _follow(
@@ -245,15 +243,16 @@ async def _follow(
 ) -> None:
     """Carry a stream for as long as it lasts, what was missed after event `seen` first."""
     revision = session.side.handshake.revision
+    missed = [] if seen is None else session.streams.missed(stream, seen)
+    # An event that waits already brings an id itself, and one given now would be behind it.
+    fresh = seen is None and not stream.queue
+    primer = stream.next_number() if fresh and revision.priming else None
     await responder.begin()
-    if seen is not None:
-        missed = session.streams.replay.after(stream.number, seen)
-        stream.queue.clear()
-        for event in missed:
-            await _send(event, revision, responder)
-    elif revision.priming:
-        await _prime(stream, responder)
-    else:
+    for event in missed:
+        await _send(event, revision, responder)
+    if primer is not None:
+        await _prime(stream, responder, primer)
+    elif fresh:
         await responder.comment()
     while (following := await _next(stream, owner, responder)) is not None:
         await _send(following, revision, responder)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import attrs
 import trio
+import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.peer import key
@@ -36,6 +37,9 @@ QUEUE = 64
 """Messages that may wait for a connection that is there but slow."""
 STANDALONE = 0
 """The number of the stream opened by GET."""
+PRIMER = 1
+"""The number kept, in the stream of a POST, for the empty event that gives the client an id to
+come back with (H5). Lower than all others, because they may be there before it is sent."""
 
 
 class Stream:
@@ -73,7 +77,8 @@ class Stream:
         self._owners = 0
         self._pausable = False
         self._wake = trio.Event()
-        self._room = trio.Event()
+        # More than one may wait for room: the tasks of a handler, and the session's own.
+        self._room = trio.lowlevel.ParkingLot()
 
     def attach(self, *, pausable: bool = False) -> int:
         """Take the stream over; a connection that had it before ends.
@@ -92,7 +97,7 @@ class Stream:
         """Give the stream up, if it is still this owner's."""
         if self.owner == owner:
             self.owner = self.pause = None
-            self._room.set()
+            self._room.unpark_all()
 
     def release(self, retry_ms: int) -> None:
         """Ask the connection, if there is one that can, to end after what was said so far."""
@@ -123,13 +128,12 @@ class Stream:
         """Nothing more will come."""
         self.ended = True
         self._wake.set()
-        self._room.set()
+        self._room.unpark_all()
 
     async def room(self) -> None:
         """Wait until the connection, if there is one, has emptied some of the queue."""
         while self.owner is not None and len(self.queue) >= QUEUE and not self.ended:
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._room.park()
 
     async def take(self, owner: int) -> StoredEvent | None:
         """Wait for the next message.
@@ -140,7 +144,7 @@ class Stream:
             if self.pause and not (self.queue and self.queue[0].number <= self.pause.after):
                 return None
             if self.queue:
-                self._room.set()
+                self._room.unpark_all()
                 return self.queue.popleft()
             if self.ended:
                 return None
@@ -170,6 +174,7 @@ class SessionStreams:
         self._numbers += 1
         stream = Stream(self._numbers, ids)
         stream.plain = plain
+        stream.sent = PRIMER
         self._open[stream.number] = stream
         for id_ in ids:
             self._by_id[key(id_)] = stream
@@ -178,6 +183,13 @@ class SessionStreams:
     def find(self, number: int) -> Stream | None:
         """The stream of this number, if it is not over."""
         return self.standalone if number == STANDALONE else self._open.get(number)
+
+    def missed(self, stream: Stream, seen: int) -> list[StoredEvent]:
+        """What was sent after event `seen` and is kept. What still waits was sent to nobody."""
+        kept = self.replay.after(stream.number, seen)
+        if not stream.queue:
+            return kept
+        return [event for event in kept if event.number < stream.queue[0].number]
 
     def owes(self, id_: RequestId) -> bool:
         """Tell whether the answer to a request with this id is still to come."""

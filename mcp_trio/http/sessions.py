@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import OverloadedError
 from mcp_trio.events import Reporter
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.replay import ReplayBuffer
 from mcp_trio.http.session_streams import SessionStreams
-from mcp_trio.session.context import Principal
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.line_session import LineSession
 from mcp_trio.session.reaper import Reaper

@@ -77,9 +77,11 @@ class Completions:
         found = completer(params.argument.value, context)
         if inspect.isawaitable(found):
             found = await found
+        values = list(found.values if isinstance(found, Completion) else found)
+        if not all(isinstance(value, str) for value in cast("list[object]", values)):
+            raise TypeError("suggestions are strings")
         if isinstance(found, Completion):
             return found if len(found.values) <= MAX_VALUES else _shortened(found)
-        values = list(found)
         return Completion(
             values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES
         )

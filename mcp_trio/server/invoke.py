@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import trio
 
-from mcp_trio.errors import MCPError, ToolError
+from mcp_trio.errors import MCPError, ToolError, sole_cause
 from mcp_trio.framing.param_headers import ParamHeaderError, param_headers
 from mcp_trio.json_schema import SchemaError, Validator, Violation
 from mcp_trio.jsonrpc import codec
@@ -23,12 +23,11 @@ from mcp_trio.server.signature import (
     Signature,
     SignatureError,
     description_of,
-    fault_text,
     read_signature,
     underlying,
 )
 from mcp_trio.session.context import Context
-from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.dispatch import handler_failed
 from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import (
     ABSENT,
@@ -138,8 +137,8 @@ class FunctionTool:
             return argument_fault(self.validator.violations(arguments))
         try:
             keywords = self.signature.bind(arguments)
-        except msgspec.ValidationError as error:
-            return error_result(f"Invalid arguments: {fault_text(error)}")
+        except msgspec.ValidationError:
+            return argument_fault(self.signature.faults(arguments))
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context
         try:

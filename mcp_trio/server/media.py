@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import os
+from pathlib import Path
 from typing import TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
@@ -68,7 +69,9 @@ class _Source:
     async def read(self) -> bytes:
         if self.data is not None:
             return self.data
-        return await trio.Path(cast("StrPath", self.path)).read_bytes()
+        # Cancelled, the request does not wait for a disk or a pipe that does not answer.
+        read = Path(cast("StrPath", self.path)).read_bytes
+        return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 
 
 @attrs.frozen
@@ -178,6 +181,8 @@ def _as_text(data: bytes, mime_type: str | None) -> str | None:
     if mime_type is not None and not (
         mime_type.startswith(_TEXTUAL) or mime_type.endswith(("+json", "+xml"))
     ):
+        return None
+    if b"\0" in data:
         return None
     try:
         return data.decode("utf-8")

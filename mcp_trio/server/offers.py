@@ -6,7 +6,7 @@ Registration only. What the methods of the protocol do with it is written in `se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import attrs
 import trio
@@ -201,10 +201,13 @@ class Offers:
         JSON value, `ResourceContents`, a list of these, or a `ReadResourceResult`.
 
         Raises:
+            ConfigurationError: no URI was given.
             UriTemplateError: the template cannot be matched.
             SignatureError: the parameters are not the variables.
             DuplicateRegistrationError: the URI is taken.
         """
+        if not isinstance(cast("object", uri), str):
+            raise ConfigurationError('a resource needs its URI: @server.resource("scheme://name")')
 
         def register(target: F) -> F:
             self.add_resource(uri, target, **options)
@@ -243,9 +246,11 @@ class Offers:
         suggestions, best first; it may be async.
 
         Raises:
-            ConfigurationError: not exactly one of `prompt` and `resource` was given.
+            ConfigurationError: no argument, or not exactly one of `prompt` and `resource`.
             DuplicateRegistrationError: the argument is completed already.
         """
+        if not isinstance(cast("object", argument), str):
+            raise ConfigurationError('a completion needs its argument: @server.completion("name")')
 
         def register(completer: C) -> C:
             self.add_completion(argument, completer, prompt=prompt, resource=resource)

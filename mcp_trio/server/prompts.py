@@ -15,7 +15,6 @@ from mcp_trio.server.signature import (
     CONTENT,
     Signature,
     description_of,
-    fault_text,
     read_signature,
 )
 from mcp_trio.session.context import Context
@@ -85,7 +84,9 @@ class FunctionPrompt:
         try:
             keywords = self.signature.bind_text(arguments)
         except msgspec.ValidationError as error:
-            raise InvalidParamsError(f"arguments: {fault_text(error)}") from error
+            faults = self.signature.faults(arguments, text=True)
+            told = "; ".join(f"{f.pointer} {f.message} [{f.rule}]" for f in faults)
+            raise InvalidParamsError(f"Invalid arguments: {told}") from error
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context
         value = await run_function(

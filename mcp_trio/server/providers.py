@@ -49,7 +49,7 @@ class ToolSet:
     """All tools of one provider at one moment."""
 
     revision: str
-    """Changes exactly when what is listed changes."""
+    """Changes exactly when what is listed changes, or for whom."""
     entries: Mapping[str, ToolEntry]
     """By name, in listing order."""
 

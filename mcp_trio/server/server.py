@@ -19,8 +19,9 @@ import msgspec
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.engine.paging import CursorKey
-from mcp_trio.engine.subscriptions import honoured
+from mcp_trio.engine.subscriptions import MAX_WATCHED, honoured
 from mcp_trio.eras.admission import ServerFacts
 from mcp_trio.eras.rounds import KeyRing, RoundSettings
 from mcp_trio.errors import (
@@ -28,6 +29,7 @@ from mcp_trio.errors import (
     InvalidParamsError,
     NotFoundError,
     ResourceNotFoundError,
+    sole_cause,
 )
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.options import HTTPOptions
@@ -36,9 +38,9 @@ from mcp_trio.server.line_servers import Drainable, LineServing
 from mcp_trio.server.listing import Listed
 from mcp_trio.server.offers import Offers
 from mcp_trio.server.resources import ResourceEntry, TemplateEntry
-from mcp_trio.server.shelf import Page, Shelf
-from mcp_trio.session.context import Context, Principal
-from mcp_trio.session.dispatch import Handler, sole_cause
+from mcp_trio.server.shelf import Page, Shelf, page_for, page_of
+from mcp_trio.session.context import Context
+from mcp_trio.session.dispatch import Handler, handler_failed
 from mcp_trio.session.middleware import allows, demand, question
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher, SessionLimits
@@ -94,7 +96,16 @@ class ServerOptions:
     """Seconds a `subscriptions/listen` client may leave a notice untaken. Then its stream ends
     with an error that says so; nobody else waits for it meanwhile."""
     cursor_secret: bytes | None = None
-    """Signs cursors. Share it between replicas; by default each process has its own."""
+    """Seals cursors. Share it between replicas; by default each process has its own."""
+
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(ServerOptions):
+            value: object = getattr(self, field.name)
+            # A time of nothing is for whoever wants to see every state expire.
+            if isinstance(value, int | float) and field.name != "state_ttl" and not value > 0:
+                raise ConfigurationError(f"{field.name} must be greater than 0")
+        if not isinstance(cast("object", self.state_keys), tuple):
+            raise ConfigurationError("state_keys is a tuple of keys, also if there is one")
 
 
 class MCPServer(Offers, LineServing):
@@ -197,16 +208,27 @@ class MCPServer(Offers, LineServing):
             method: which the entries are listed for; who may not call it sees none of them.
         """
         cursor = cast("PageParams", context.params).cursor
-        place = (context.revision, cursor, self._cursors, self.options.page_size)
-        if self.authorizer is None and not shelf.listing.guarded:
+        listing, start = shelf.place(cursor, self._cursors)
+        where = (start, self.options.page_size, context.revision, self._cursors)
+        # An older listing may hide what the one of now has not got.
+        if self.authorizer is None and not listing.guarded:
             # The same for every caller (K4).
-            return _listed(shelf.page(*place), "public")
+            return _listed(page_of(listing, *where), "public")
+
+        failures = 0
 
         async def shows(name: str, entry: Listed) -> bool:
+            nonlocal failures
             asked = question(context, method, name)
-            return await allows(self.authorizer, asked) and await allows(entry.authorize, asked)
+            try:
+                return await allows(self.authorizer, asked) and await allows(entry.authorize, asked)
+            except Exception as error:  # noqa: BLE001 - one bad rule hides what it is about, no more
+                failures += 1
+                if failures == 1:  # one line for a listing is enough
+                    handler_failed(f"the authorizer of {name[:128]}", sole_cause(error))
+                return False
 
-        return _listed(await shelf.page_for(*place, shows), "private")
+        return _listed(await page_for(listing, *where, shows), "private")
 
     async def _list_tools(self, context: Context) -> ListToolsResult:
         for provider in self.tools.providers:
@@ -270,10 +292,15 @@ class MCPServer(Offers, LineServing):
             code, data = context.revision.resource_not_found, missing.data
             raise ResourceNotFoundError(uri, missing.message, rpc_code=code, data=data) from error
 
+    async def _demand_use(self, context: Context, method: str, target: str, entry: Listed) -> None:
+        """Refuse who may not make the call that this request prepares (X4, O5)."""
+        await demand(self.authorizer, question(context, method, target))
+        await demand(entry.authorize, context)
+
     async def _subscribe(self, context: Context) -> EmptyResult:
         uri = cast("ReadResourceParams", context.params).uri
         entry, _ = self._find_resource(context, uri)
-        await demand(entry.authorize, context)
+        await self._demand_use(context, "resources/read", uri, entry)
         if context.watcher is not None:
             context.watcher.watch(uri)
         return EmptyResult()
@@ -286,9 +313,11 @@ class MCPServer(Offers, LineServing):
     async def _complete(self, context: Context) -> CompleteResult:
         params = cast("CompleteParams", context.params)
         entry = self._completed(params)
+        target = context.target or ""
         if entry is None:
-            raise InvalidParamsError(f"Unknown reference: {(context.target or '')[:128]}")
-        await demand(entry.authorize, context)
+            raise InvalidParamsError(f"Unknown reference: {target[:128]}")
+        method = "prompts/get" if params.ref.type == "ref/prompt" else "resources/read"
+        await self._demand_use(context, method, target, entry)
         return CompleteResult(completion=await self.completions.complete(params))
 
     def _completed(self, params: CompleteParams) -> Listed | None:
@@ -305,9 +334,11 @@ class MCPServer(Offers, LineServing):
         wanted = params.notifications
         if wanted.resource_subscriptions:
             # Nobody is told of changes to what he may not read.
-            watched = [
-                uri for uri in wanted.resource_subscriptions if await self._may_read(context, uri)
-            ]
+            watched: list[str] = []
+            for uri in list(dict.fromkeys(wanted.resource_subscriptions))[:MAX_WATCHED]:
+                await trio.lowlevel.checkpoint()
+                if await self._may_read(context, uri):
+                    watched.append(uri)
             wanted = attrs.evolve(wanted, resource_subscriptions=watched)
         return await self.notices.listen(context, honoured(wanted, self.facts.capabilities))
 

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import attrs
 import msgspec
+import trio
 
 from mcp_trio.engine.paging import CursorKey
 from mcp_trio.engine.subscriptions import Notice
@@ -25,6 +26,9 @@ from mcp_trio.wire import Revision
 KEPT_LISTINGS = 3
 """Listings kept, so that a walk over the pages survives a change or two."""
 
+
+STRIDE = 64
+"""Entries asked for in a row before others may run: few may be shown of a long list."""
 
 E = TypeVar("E", bound=Listed)
 
@@ -118,8 +122,12 @@ class Shelf(Generic[E]):
         """The entry of that name, as it is now."""
         return self._own.get(self._key(name))
 
-    def _place(self, cursor: str | None, cursors: CursorKey) -> tuple[Listing[E], int]:
-        """The listing that a cursor belongs to, and where in it."""
+    def place(self, cursor: str | None, cursors: CursorKey) -> tuple[Listing[E], int]:
+        """The listing that a cursor belongs to, and where in it.
+
+        Raises:
+            InvalidParamsError: a cursor that is not ours, or whose listing is gone.
+        """
         if cursor is None:
             return self.listing, 0
         wanted, start = cursors.read(cursor)
@@ -128,40 +136,42 @@ class Shelf(Generic[E]):
                 return listing, start
         raise InvalidParamsError("Invalid cursor: the list has changed, start again")
 
-    def page(self, revision: Revision, cursor: str | None, cursors: CursorKey, size: int) -> Page:
-        """One page, from the listing that the cursor belongs to.
 
-        Raises:
-            InvalidParamsError: a cursor that is not ours, or whose listing is gone.
-        """
-        listing, start = self._place(cursor, cursors)
-        end = start + size
-        following = cursors.make(listing.revision, end) if end < len(listing) else None
-        return Page(listing.page(revision, start, size), following)
+def page_of(
+    listing: Listing[E], start: int, size: int, revision: Revision, cursors: CursorKey
+) -> Page:
+    """One page of a listing, for everybody."""
+    end = start + size
+    following = cursors.make(listing.revision, end) if end < len(listing) else None
+    return Page(listing.page(revision, start, size), following)
 
-    async def page_for(
-        self,
-        revision: Revision,
-        cursor: str | None,
-        cursors: CursorKey,
-        size: int,
-        shows: Callable[[str, E], Awaitable[bool]],
-    ) -> Page:
-        """One page of those entries that `shows` says yes to; raises as `page` does.
 
-        Full as long as there are entries: what is hidden leaves no gaps to count.
-        """
-        listing, start = self._place(cursor, cursors)
-        names: list[str] = []
-        position = start
-        for name in listing.names[start:]:
-            if len(names) == size:
-                break
-            position += 1
-            if await shows(name, listing.entries[name]):
-                names.append(name)
-        following = cursors.make(listing.revision, position) if position < len(listing) else None
-        return Page(listing.encoded(revision, names), following)
+async def page_for(
+    listing: Listing[E],
+    start: int,
+    size: int,
+    revision: Revision,
+    cursors: CursorKey,
+    shows: Callable[[str, E], Awaitable[bool]],
+) -> Page:
+    """One page of those entries of a listing that `shows` says yes to.
+
+    Full as long as there are entries, and the last one has no cursor: what is hidden leaves
+    nothing to count.
+    """
+    names: list[str] = []
+    following = None
+    for position in range(start, len(listing)):
+        if position % STRIDE == 0:
+            await trio.lowlevel.checkpoint()
+        name = listing.names[position]
+        if not await shows(name, listing.entries[name]):
+            continue
+        if len(names) == size:
+            following = cursors.make(listing.revision, position)
+            break
+        names.append(name)
+    return Page(listing.encoded(revision, names), following)
 
 
 class ToolShelf(Shelf[ToolEntry]):

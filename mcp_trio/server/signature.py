@@ -27,6 +27,7 @@ from typing import (
 import attrs
 import msgspec
 
+from mcp_trio.json_schema import Violation
 from mcp_trio.jsonrpc import codec
 from mcp_trio.server.media import MEDIA
 from mcp_trio.session.context import Context
@@ -82,14 +83,58 @@ class Signature:
         made = msgspec.convert(arguments, self.arguments, strict=False, str_keys=True)
         return {name: getattr(made, name) for name in arguments}
 
+    def faults(self, arguments: Mapping[str, object], *, text: bool = False) -> list[Violation]:
+        """What is wrong with arguments that could not be bound: one fault for each of them.
 
-_ECHO = re.compile(r"(Invalid (?:enum )?value) .*?( - at `[^`]*`)?", re.DOTALL)
+        Args:
+            arguments: by name.
+            text: they were strings, read as `bind_text` does.
+        """
+        found: list[Violation] = []
+        for field in msgspec.structs.fields(self.arguments):
+            if field.name not in arguments:
+                continue
+            value = arguments[field.name]
+            value = value if text else _integral(value)
+            try:
+                msgspec.convert(value, field.type, strict=not text, str_keys=True)
+            except msgspec.ValidationError as error:
+                found.append(_violation(field.name, str(error)))
+        return found
 
 
-def fault_text(error: msgspec.ValidationError) -> str:
-    """What is wrong with an argument, without the argument: that may be a secret."""
-    found = _ECHO.fullmatch(str(error))
-    return str(error) if found is None else found[1] + (found[2] or "")
+_PLACE = re.compile(r"(?P<text>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>[^\]]*)\]")
+_RULES = (
+    ("Invalid RFC3339", "format", "is not in RFC 3339 form"),
+    ("Invalid date", "format", "is no date"),
+    ("Invalid time", "format", "is no time"),
+    ("Invalid ISO8601", "format", "is not in ISO 8601 form"),
+    ("Invalid UUID", "format", "is no UUID"),
+    ("Invalid decimal", "format", "is no decimal number"),
+    ("Invalid base64", "contentEncoding", "is not base64"),
+    ("Invalid enum value", "enum", "is none of the choices"),
+    ("Object missing required field", "required", "lacks a field"),
+)
+"""How the texts of the library begin, the rule they are about, and what we say of it."""
+
+
+def _violation(name: str, text: str) -> Violation:
+    """A fault as the schema would have told it: never with the value, which may be a secret."""
+    found = cast("re.Match[str]", _PLACE.fullmatch(text))
+    steps = [step["name"] or step["index"] for step in _STEP.finditer(found["path"] or "")]
+    parts = [part.replace("~", "~0").replace("/", "~1") for part in (name, *steps)]
+    pointer = "/" + "/".join("*" if part == "..." else part for part in parts)
+    said = found["text"]
+    for beginning, rule, message in _RULES:
+        if said.startswith(beginning):
+            return Violation(pointer=pointer, rule=rule, message=message)
+    if said.startswith("Expected "):
+        return Violation(
+            pointer=pointer, rule="type", message=f"is not what is {said[0].lower()}{said[1:]}"
+        )
+    # The words of a validator of the user's own, which may repeat the value.
+    return Violation(pointer=pointer, rule="validator", message="is not accepted")
 
 
 def _integral(value: object) -> object:
@@ -112,6 +157,8 @@ def read_signature(function: Callable[..., object], *, result: bool = True) -> S
         SignatureError: `*args`, `**kwargs`, positional-only parameters, a generator, or a
             type that has no JSON form.
     """
+    if not callable(cast("object", function)):
+        raise SignatureError(f"not a function: {function!r:.80}; options are given by name")
     inner, filled = underlying(function)
     target = inner if inspect.isroutine(inner) else type(inner).__call__
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
@@ -219,7 +266,11 @@ def _input(arguments: type[msgspec.Struct], defaults: JSONObject) -> JSONObject:
     try:
         msgspec.json.Decoder(arguments)
     except TypeError as error:
+        for field in msgspec.structs.fields(arguments):
+            _check_type(field.type, f"parameter {field.name}")
         raise SignatureError(f"a parameter cannot be told apart in JSON: {error}") from error
+    for field in msgspec.structs.fields(arguments):
+        _check_type(field.type, f"parameter {field.name}")
     schema = _schema(arguments, "a parameter")
     schema.pop("title", None)
     if not schema.get("required"):
@@ -230,6 +281,16 @@ def _input(arguments: type[msgspec.Struct], defaults: JSONObject) -> JSONObject:
     return schema
 
 
+def _check_type(annotation: Any, what: str) -> None:
+    """Refuse a type by the name of what has it, which the whole could not say."""
+    try:
+        msgspec.json.schema_components([annotation], schema_hook=_any_value)
+    except (TypeError, NameError) as error:
+        # Further lines are advice to users of the library, not to ours.
+        reason = str(error).partition("\n")[0]
+        raise SignatureError(f"{what} has a type without a JSON form: {reason}") from error
+
+
 def _schema(annotation: Any, what: str) -> JSONObject:
     """The schema of a type, with everything it refers to inside."""
     try:
@@ -237,7 +298,8 @@ def _schema(annotation: Any, what: str) -> JSONObject:
             [annotation], schema_hook=_any_value, ref_template=_REFERENCE
         )
     except (TypeError, NameError) as error:
-        raise SignatureError(f"{what} has a type without a JSON form: {error}") from error
+        reason = str(error).partition("\n")[0]
+        raise SignatureError(f"{what} has a type without a JSON form: {reason}") from error
     root = cast("JSONObject", root)
     reference = root.get("$ref")
     name = reference.rpartition("/")[2] if isinstance(reference, str) else None

@@ -15,10 +15,11 @@ costs another round. A side effect in `once` is always let finish first.
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import trio
 import trio.lowlevel
@@ -28,6 +29,18 @@ from mcp_trio.errors import MCPError, RequestCancelledError
 from mcp_trio.jsonrpc import codec
 from mcp_trio.wire.basic import JSONObject
 
+
+class _RoundOverError(RequestCancelledError):
+    """Ends a handler where the cancellation of its round does not reach."""
+
+    def __init__(self) -> None:
+        super().__init__("the request was answered with a question")
+
+
+_INSIDE: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
+    "mcp_trio.once", default=frozenset()
+)
+"""Keys of the `once` calls that this task is inside of."""
 QUIET_TURNS = 8
 """Turns of the scheduler without a new question after which a round ends."""
 
@@ -50,13 +63,26 @@ class Asking:
     By itself it is the one of a request that may not ask (R1).
     """
 
-    __slots__ = ("_over", "_running", "_values")
+    __slots__ = ("_keys", "_over", "_running", "_values")
 
     def __init__(self) -> None:
         # Few requests ask, and every one has this: what can be made later is.
         self._values: JSONObject = {}
         self._running: dict[str, trio.Event] = {}
+        self._keys: set[str] | None = None
         self._over = False
+
+    def take(self, key: str) -> None:
+        """Note the key that a handler gave a question.
+
+        Raises:
+            ValueError: it has given it to another one in this run. Two tasks that use one key
+                get there in no order that could be repeated, so answers would be mixed up.
+        """
+        self._keys = set() if self._keys is None else self._keys
+        if key in self._keys:
+            raise ValueError(f"the key {key!r} names two questions of this call")
+        self._keys.add(key)
 
     @property
     def results(self) -> JSONObject:
@@ -81,6 +107,7 @@ class Asking:
             await trio.lowlevel.checkpoint()
             return self.results[key]
         done = self._running[key] = trio.Event()
+        around = _INSIDE.set(_INSIDE.get() | {key})
         try:
             made = function(*args)
             if inspect.isawaitable(made):
@@ -88,6 +115,7 @@ class Asking:
             # Written and read, so that the first run sees what every later one will.
             value = self.results[key] = codec.decode_value(codec.encode_value(made))
         finally:
+            _INSIDE.reset(around)
             del self._running[key]
             done.set()
         return value
@@ -139,7 +167,16 @@ class LiveAsking(Asking):
 class RoundAsking(Asking):
     """The stateless era: answers from earlier rounds, or the end of this one (R2)."""
 
-    __slots__ = ("_arrivals", "_book", "_ended", "_line", "_open", "_scope")
+    __slots__ = (
+        "_arrivals",
+        "_book",
+        "_caller",
+        "_ended",
+        "_line",
+        "_open",
+        "_scope",
+        "_waiting_inside",
+    )
 
     def __init__(self, line: AskingLine, open_book: Callable[[], Round]) -> None:
         """Prepare a run.
@@ -152,10 +189,14 @@ class RoundAsking(Asking):
         self._line = line
         self._open = open_book
         self._book: Round | None = None
+        self._caller: tuple[str | None] | None = None
+        """For whom the handler runs, once the layers around it have settled that."""
         self._scope = trio.CancelScope()
         self._ended: trio.Event | None = None
         """Set at the end; exists while somebody asks."""
         self._arrivals = 0
+        self._waiting_inside: frozenset[str] = frozenset()
+        """Keys of side effects that have asked something themselves."""
 
     @property
     def book(self) -> Round:
@@ -165,8 +206,22 @@ class RoundAsking(Asking):
             InvalidParamsError: the state that the request brought is not valid.
         """
         if self._book is None:
-            self._book = self._open()
+            book = self._open()
+            if self._caller is not None:
+                book.claim(*self._caller)
+            self._book = book
         return self._book
+
+    def settle(self, subject: str | None) -> None:
+        """Say for whom the handler runs, by the subject of the principal; None for nobody.
+
+        Raises:
+            InvalidParamsError: the state that the request brought is somebody else's. If no
+                layer has asked yet, the first use of the books raises it.
+        """
+        self._caller = (subject,)
+        if self._book is not None:
+            self._book.claim(subject)
 
     @property
     def results(self) -> JSONObject:
@@ -178,8 +233,12 @@ class RoundAsking(Asking):
 
         A handler that comes to a result although its round has ended keeps that result.
         """
-        with self._scope:
-            return await handler()
+        try:
+            with self._scope:
+                return await handler()
+        except Exception as error:
+            if not (self._scope.cancel_called and _is_the_end(error)):
+                raise
         return self.book.question(time.time())
 
     async def ask(self, ask: Ask) -> tuple[str, object]:
@@ -190,6 +249,7 @@ class RoundAsking(Asking):
             await trio.lowlevel.checkpoint()
             return f"inputResponses.{key}", answer
         self._arrivals += 1
+        self._waiting_inside |= _INSIDE.get()
         if self._ended is None:
             self._ended = trio.Event()
         try:
@@ -201,15 +261,17 @@ class RoundAsking(Asking):
             if not self._scope.cancel_called:
                 self.book.withdraw(key)
         # Only where the round's scope does not reach: in a shield, or for a thread.
-        raise RequestCancelledError("the request was answered with a question")
+        raise _RoundOverError
 
     async def _quiet(self) -> None:
         """Wait until nobody else of the handler is about to ask."""
         seen, quiet = self._arrivals, 0
         while quiet < QUIET_TURNS and not self._over:
-            for running in tuple(self._running.values()):
-                await running.wait()
-                quiet = 0
+            for key, running in tuple(self._running.items()):
+                # One that asks itself waits for this round to end, and is run again in the next.
+                if key not in self._waiting_inside:
+                    await running.wait()
+                    quiet = 0
             await trio.lowlevel.checkpoint()
             quiet = quiet + 1 if seen == self._arrivals else 0
             seen = self._arrivals
@@ -225,3 +287,9 @@ class RoundAsking(Asking):
         super().close()
         if self._ended is not None:
             self._ended.set()
+
+
+def _is_the_end(error: BaseException) -> bool:
+    """Tell whether nothing but the end of the round is in an exception."""
+    inner: Any = getattr(error, "exceptions", None)
+    return isinstance(error, _RoundOverError) if inner is None else all(map(_is_the_end, inner))

@@ -6,12 +6,13 @@ client something goes through the `Exchange` it was made with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import attrs
 import trio
 
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import InvalidParamsError
 from mcp_trio.session import questions
 from mcp_trio.session.asking import Asking
@@ -29,6 +30,14 @@ T = TypeVar("T")
 
 class Exchange(Protocol):
     """The line back to the client while one request is running."""
+
+    @property
+    def cuts_cleanly(self) -> bool:
+        """Whether a cancelled `notify` has sent its message whole or not at all.
+
+        Where it may have sent a part, cancelling it breaks the line.
+        """
+        ...
 
     async def notify(self, method: str, params: JSONObject) -> None:
         """Send a notification that belongs to the running request.
@@ -77,15 +86,6 @@ class Watcher(Protocol):
     def unwatch(self, uri: str) -> None:
         """Stop telling it."""
         ...
-
-
-@attrs.frozen(kw_only=True)
-class Principal:
-    """Who calls, as established by the transport. Anonymous callers have none."""
-
-    subject: str
-    scopes: frozenset[str] = frozenset()
-    claims: Mapping[str, object] = attrs.field(factory=dict[str, object])
 
 
 def _thread_is_cancelled() -> bool:

@@ -11,10 +11,11 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.eras.admission import Admitted, ServerFacts, error_message
 from mcp_trio.eras.rounds import Round, RoundSettings, binding, open_round
 from mcp_trio.errors import (
@@ -25,12 +26,13 @@ from mcp_trio.errors import (
     MCPError,
     MissingCapabilityError,
     RequestTimeoutError,
+    sole_cause,
 )
 from mcp_trio.events import EventHub
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
 from mcp_trio.session.asking import Asking, LiveAsking, RoundAsking
-from mcp_trio.session.context import Context, Exchange, Principal
+from mcp_trio.session.context import Context, Exchange
 from mcp_trio.session.middleware import Authorizer, Middleware, demand, onion
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire.converter import from_wire
@@ -178,7 +180,7 @@ def _of_handler(error: MCPError) -> MCPError:
 async def _handle(service: Service, admitted: Admitted, context: Context) -> object:
     """Run the handler with the means to ask; its result may be a question."""
     asking = context.asking = _asking(service, admitted, context)
-    run = onion(service.layers, partial(_innermost, service, admitted))
+    run = onion(service.layers, partial(_innermost, service, admitted, asking))
     try:
         if isinstance(asking, RoundAsking):
             return await asking.run(partial(run, context))
@@ -187,11 +189,14 @@ async def _handle(service: Service, admitted: Admitted, context: Context) -> obj
         asking.close()
 
 
-async def _innermost(service: Service, admitted: Admitted, context: Context) -> object:
+async def _innermost(
+    service: Service, admitted: Admitted, asking: Asking, context: Context
+) -> object:
     """What the onion is around: the question whether this may be, and the handler."""
+    if isinstance(asking, RoundAsking):
+        asking.settle(_subject(context))
     await demand(service.authorizer, context)
-    method, asking = admitted.method.name, context.asking
-    brought = admitted.request.params or {}
+    method, brought = admitted.method.name, admitted.request.params or {}
     if isinstance(asking, RoundAsking) and brought.keys() & ROUND_FIELDS:
         _ = asking.book  # what is not valid is refused before the handler runs
     own = admitted.era.own(method, service.facts)
@@ -204,13 +209,18 @@ def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
         return LiveAsking(context.exchange)
     if admitted.method.name not in ROUND_METHODS:
         return Asking()
-    return RoundAsking(context.exchange, partial(_open_round, service, admitted, context))
+    # As the transport knows him: no layer has run yet.
+    caller = _subject(context)
+    return RoundAsking(context.exchange, partial(_open_round, service, admitted, caller))
 
 
-def _open_round(service: Service, admitted: Admitted, context: Context) -> Round:
+def _subject(context: Context) -> str | None:
+    return None if context.principal is None else context.principal.subject
+
+
+def _open_round(service: Service, admitted: Admitted, subject: str | None) -> Round:
     params = admitted.request.params or {}
     brought = from_wire(params, InputResponseParams, admitted.era.revision)
-    subject = None if context.principal is None else context.principal.subject
     return open_round(
         service.rounds,
         lambda: binding(service.facts.info.name, subject, admitted.method.name, params),
@@ -218,12 +228,6 @@ def _open_round(service: Service, admitted: Admitted, context: Context) -> Round
         responses=brought.input_responses,
         now=time.time(),
     )
-
-
-def sole_cause(error: BaseException) -> BaseException:
-    """Unwrap groups of one: a single failure is itself."""
-    inner: Any = getattr(error, "exceptions", ())
-    return sole_cause(inner[0]) if len(inner) == 1 else error
 
 
 def handler_failed(what: str, error: BaseException) -> HandlerFailedError:

@@ -8,10 +8,11 @@ from typing import Protocol, TypeAlias
 import trio
 import trio.lowlevel
 
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.eras.admission import error_message
-from mcp_trio.errors import MCPError, MethodNotFoundError, RequestCancelledError
+from mcp_trio.errors import MCPError, MethodNotFoundError, RequestCancelledError, sole_cause
 from mcp_trio.jsonrpc.messages import Error, Message, Notification, Request, Result
-from mcp_trio.session.dispatch import handler_failed, sole_cause
+from mcp_trio.session.dispatch import handler_failed
 from mcp_trio.wire import JSONObject, RequestId
 
 
@@ -40,7 +41,9 @@ class Line(Protocol):
 class Inbound:
     """One running request of the peer: its scope, its task, and the line back."""
 
-    __slots__ = ("line", "reason", "related", "request", "scope", "task")
+    cuts_cleanly = True
+
+    __slots__ = ("line", "principal", "reason", "related", "request", "scope", "task")
 
     def __init__(self, line: Line, request: Request) -> None:
         self.line = line
@@ -50,6 +53,8 @@ class Inbound:
         """Why the peer cancelled it; None while it did not."""
         self.related: RequestId | None = None
         """The call of ours on whose stream it came, where the transport has such streams."""
+        self.principal: Principal | None = None
+        """Who sent it, if it came with a proof of its own; else the session knows."""
         self.task: trio.lowlevel.Task
 
     @property

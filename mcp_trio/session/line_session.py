@@ -12,8 +12,7 @@ from collections.abc import Callable
 import trio
 
 from mcp_trio.abc import Transport
-from mcp_trio.engine.envelope import Envelope
-from mcp_trio.session.context import Principal
+from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher, SessionLimits

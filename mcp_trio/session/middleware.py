@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
-from mcp_trio.errors import NotFoundError, UnauthorizedError
+from mcp_trio.errors import NotFoundError, UnauthorizedError, sole_cause
 from mcp_trio.session.context import Context
 from mcp_trio.session.targets import params_about
 
@@ -33,10 +33,16 @@ the question of the call: the same context with the calling method and the entry
 
 
 async def allows(authorize: Authorizer | None, context: Context) -> bool:
-    """Ask, if there is anybody to ask. Anything but True is no, and so is `UnauthorizedError`."""
+    """Ask, if there is anybody to ask. Anything but True is no.
+
+    So is `UnauthorizedError`, and `NotFoundError`, by which an authorizer denies that there is
+    such a thing; alone in a group, too.
+    """
     try:
         await demand(authorize, context)
-    except UnauthorizedError:
+    except Exception as error:
+        if not isinstance(sole_cause(error), UnauthorizedError | NotFoundError):
+            raise
         return False
     return True
 

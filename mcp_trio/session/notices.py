@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Generator
 from typing import TypeAlias
 
@@ -15,7 +16,7 @@ import trio
 
 from mcp_trio.engine.subscriptions import Mailbox, Notice
 from mcp_trio.errors import OverloadedError
-from mcp_trio.session.context import Context
+from mcp_trio.session.context import Context, Exchange
 from mcp_trio.wire.basic import EmptyResult, JSONObject
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.meta import SUBSCRIPTION_ID
@@ -78,7 +79,7 @@ class NoticeHub:
 
         A filter of which nothing is honoured ends at once: there would be nothing to send. A
         client that does not take a notice within `patience` seconds is told so by an error
-        as the end of its stream, and has to listen again.
+        as the end of its stream, as soon as it reads again, and has to listen again.
 
         Args:
             context: of the request.
@@ -98,6 +99,7 @@ class NoticeHub:
         with self.listening(deliver):
             acknowledged = AcknowledgedParams(notifications=served, meta=mine)
             await self._in_time(
+                context.exchange,
                 context.exchange.notify,
                 "notifications/subscriptions/acknowledged",
                 to_wire(acknowledged, context.revision),
@@ -109,16 +111,25 @@ class NoticeHub:
                     with trio.move_on_after(KEEP_ALIVE) as quiet:
                         await wake.wait()
                     if quiet.cancelled_caught:
-                        await self._in_time(context.exchange.keep_alive)
+                        await self._in_time(context.exchange, context.exchange.keep_alive)
                 else:
                     params = {**notice.params(), "_meta": mine}
-                    await self._in_time(context.exchange.notify, notice.method, params)
+                    await self._in_time(
+                        context.exchange, context.exchange.notify, notice.method, params
+                    )
         return EmptyResult(meta=mine)
 
-    async def _in_time(self, send: Callable[..., Awaitable[None]], *args: object) -> None:
-        with trio.move_on_after(self.patience):
+    async def _in_time(
+        self, exchange: Exchange, send: Callable[..., Awaitable[None]], *args: object
+    ) -> None:
+        began = trio.current_time()
+        # What cannot be cut off cleanly is let finish, so that the reason can still be told; the
+        # transport bounds how long it may stall.
+        limit = self.patience if exchange.cuts_cleanly else math.inf
+        with trio.move_on_after(limit):
             await send(*args)
-            return
+            if trio.current_time() - began <= self.patience:
+                return
         self.dropped += 1
         logger.warning("a listener was dropped: it did not take a notice in time")
         raise OverloadedError("This listener reads too slowly: listen again, and look again")

@@ -104,6 +104,8 @@ async def _ask(
     """Put a question; give the place of the answer, for faults in it, and the answer."""
     if key is not None and not 0 < len(key) <= MAX_KEY:
         raise ValueError(f"the key of a question has 1 to {MAX_KEY} characters")
+    if key is not None:
+        asker.asking.take(key)
     ask = Ask(method=method, params=to_wire(params, asker.revision), key=key)
     where, plain = await asker.asking.ask(ask)
     if not isinstance(plain, dict):

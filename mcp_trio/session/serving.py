@@ -11,16 +11,17 @@ from collections.abc import Mapping
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.engine.lifecycle import Stage
 from mcp_trio.engine.subscriptions import Mailbox, Notice, honoured
 from mcp_trio.eras import stateless
-from mcp_trio.eras.admission import Admitted
+from mcp_trio.eras.admission import Admitted, error_message
 from mcp_trio.eras.detect import is_stateless
 from mcp_trio.eras.handshake import HandshakeEra
-from mcp_trio.errors import MCPError
+from mcp_trio.errors import MCPError, NotInitializedError
 from mcp_trio.events import Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.session.context import Principal
+from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Service, deadline_for, dispatch, make_context
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.session import Dispatcher, SessionLimits
@@ -30,6 +31,14 @@ EVERYTHING = SubscriptionFilter(
     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
 )
 """Handshake clients do not choose: what was declared when they came is told (LC3)."""
+
+
+class _Verdict:
+    """Whether the handshake is let in: known once `initialize` is answered."""
+
+    def __init__(self) -> None:
+        self.given = trio.Event()
+        self.refused = False
 
 
 class ServerSide:
@@ -42,6 +51,7 @@ class ServerSide:
         self._mailbox = Mailbox(EVERYTHING)
         self._flushing = False
         self._dispatcher: Dispatcher | None = None
+        self._verdict = _Verdict()
 
     def attach(self, dispatcher: Dispatcher) -> None:
         """Take the session over which changes are told to a handshake client."""
@@ -91,24 +101,46 @@ class ServerSide:
             admitted = self.handshake.admit(request, facts)
             if new and self.handshake.stage is not Stage.NEW:
                 self._mailbox = Mailbox(honoured(EVERYTHING, facts.capabilities))
+                self._verdict = _Verdict()
         return self._runner(admitted)
 
     def _runner(self, admitted: Admitted) -> Runner:
+        verdict = self._verdict
+
         async def run(inbound: Inbound) -> Result | Error:
             inbound.scope.deadline = deadline_for(self.service, admitted)
             if self._dispatcher is not None:
                 self._dispatcher.reaper.limit(inbound, inbound.scope.deadline)
-            context = make_context(
-                self.service, admitted, inbound, inbound.scope, principal=self.principal
-            )
-            if admitted.era is self.handshake:
-                context.watcher = self
-            reply = await dispatch(self.service, admitted, context)
-            if admitted.method.name == "initialize" and isinstance(reply, Error):
-                self.handshake.close()
-            return reply
+            who = self.principal if inbound.principal is None else inbound.principal
+            context = make_context(self.service, admitted, inbound, inbound.scope, principal=who)
+            if admitted.era is not self.handshake or admitted.method.name == "ping":
+                return await dispatch(self.service, admitted, context)
+            context.watcher = self
+            if admitted.method.name == "initialize":
+                return await self._open(admitted, context, verdict)
+            # A client need not wait for the answer to `initialize`, so its calls do.
+            if not verdict.given.is_set():
+                await verdict.given.wait()
+            if verdict.refused:
+                refusal = NotInitializedError("Invalid request: initialize was refused")
+                return error_message(admitted.request.id, refusal)
+            return await dispatch(self.service, admitted, context)
 
         return run
+
+    async def _open(
+        self, admitted: Admitted, context: Context, verdict: _Verdict
+    ) -> Result | Error:
+        """Run `initialize`; any other end than a result closes the handshake again."""
+        verdict.refused = True
+        try:
+            reply = await dispatch(self.service, admitted, context)
+            verdict.refused = isinstance(reply, Error)
+        finally:
+            if verdict.refused:
+                self.handshake.close()
+            verdict.given.set()
+        return reply
 
     def notified(self, notification: Notification) -> None:
         """Take note of the end of the handshake; other notifications mean nothing here."""

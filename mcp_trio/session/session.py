@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import attrs
@@ -240,7 +240,7 @@ class Dispatcher:
             case Result() | Error():
                 self._feed_response(message)
             case Batch():
-                self._feed_batch(message, envelope.headers)
+                self._feed_batch(message, envelope)
             case Malformed():
                 self._malformed += 1
                 lost = message.lost if envelope.related is None else envelope.related
@@ -266,15 +266,15 @@ class Dispatcher:
             self._tasks -= 1
             self._room.unpark_all()
 
-    def _admit(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+    def _admit(self, request: Request, envelope: Envelope) -> _Accepted | Error:
         self.reporter.received(request.method, request.id)
         began = trio.current_time()
-        outcome = self._judge(request, headers)
+        outcome = self._judge(request, envelope)
         if isinstance(outcome, Error):
             self.reporter.completed(request.method, request.id, "error", began=began)
         return outcome
 
-    def _judge(self, request: Request, headers: Mapping[str, str] | None) -> _Accepted | Error:
+    def _judge(self, request: Request, envelope: Envelope) -> _Accepted | Error:
         try:
             if self._closed is not None:
                 raise self._closed_error()  # HTTP may still bring one, and nothing would run it
@@ -282,11 +282,12 @@ class Dispatcher:
             if full and request.method != "ping":  # which is always answered (LC6)
                 raise OverloadedError("too many requests are running in this session")
             inbound = Inbound(self, request)
+            inbound.principal = envelope.principal
             self.peer.begin(request.id, inbound)
         except MCPError as error:
             return error_message(request.id, error)
         try:
-            runner = self.handler.admit(request, headers)
+            runner = self.handler.admit(request, envelope.headers)
         except MCPError as error:
             self.peer.finish(request.id)
             return error_message(request.id, error)
@@ -295,7 +296,7 @@ class Dispatcher:
         return _Accepted(inbound, runner)
 
     def _feed_request(self, request: Request, envelope: Envelope) -> None:
-        accepted = self._admit(request, envelope.headers)
+        accepted = self._admit(request, envelope)
         if isinstance(accepted, _Accepted):
             accepted.inbound.related = envelope.related
         if isinstance(accepted, Error):
@@ -330,11 +331,11 @@ class Dispatcher:
             if inbound.reason is None:
                 outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
         finally:
-            self.reporter.completed(request.method, request.id, outcome, began=began)
             self.reaper.remove(inbound)
             self.peer.finish(request.id)
             if not self.peer.running and self.on_idle_change is not None:
                 self.on_idle_change()
+            self.reporter.completed(request.method, request.id, outcome, began=began)
         if inbound.reason is not None:
             return None
         if reply is None:
@@ -354,7 +355,7 @@ class Dispatcher:
             # The peer is gone; the reader notices the same and ends the session.
             logger.debug("an answer could not be sent: %s", error)
 
-    def _feed_batch(self, batch: Batch, headers: Mapping[str, str] | None) -> None:
+    def _feed_batch(self, batch: Batch, envelope: Envelope) -> None:
         if not self.handler.batches:
             refusal = ProtocolError("Invalid request: batches are not part of this revision")
             self.spawn(self._answer, error_message(None, refusal))
@@ -367,13 +368,13 @@ class Dispatcher:
                     fault = ProtocolError("Invalid request: initialize cannot be in a batch")
                     replies.append(error_message(item.id, fault))
                 case Request():
-                    outcome = self._admit(item, headers)
+                    outcome = self._admit(item, envelope)
                     (replies if isinstance(outcome, Error) else accepted).append(outcome)  # type: ignore[arg-type]  # each list takes its own half
                 case Malformed(answer=Error() as answer):
                     self._malformed += 1
                     replies.append(answer)
                 case _:
-                    self.feed(Envelope(item, None, headers))
+                    self.feed(attrs.evolve(envelope, message=item))
         if accepted or replies:
             related = next((i.id for i in batch.items if isinstance(i, Request)), None)
             self.spawn(self._run_batch, accepted, replies, related)
@@ -539,22 +540,15 @@ class Dispatcher:
         """
         pending = PendingCall(method, on_progress, on_notification)
         id_ = self.peer.issue(pending)
-        if on_progress is not None:
-            params = dict(params or {})
-            params["_meta"] = {
-                **cast("JSONObject", params.get("_meta") or {}),
-                "progressToken": id_,
-            }
-        if self.stamp is not None:
-            params = self.stamp.params(params)
         reason = "the caller went away"
         began = trio.current_time()
         outcome: Outcome = "cancelled"
         try:
             with trio.move_on_after(timeout):
                 try:
+                    params = self._stamped(params, None if on_progress is None else id_)
                     await self.send(Request(id_, method, params), related=related)
-                except MCPError:
+                except Exception:
                     self.peer.abandon(id_)  # it never left, so there is nothing to take back
                     raise
                 result = await pending.wait()
@@ -562,7 +556,7 @@ class Dispatcher:
                 return result
             reason = "timeout"
             raise RequestTimeoutError(f"{method} was not answered within {timeout} s")
-        except MCPError:
+        except (MCPError, EncodeError):
             outcome = "error"
             raise
         finally:
@@ -572,6 +566,14 @@ class Dispatcher:
                 told = self.transport.abandon(id_) or method == "initialize"
                 if not told and self._nursery is not None:
                     await self._farewells.say(id_, reason, related)
+
+    def _stamped(self, params: JSONObject | None, token: RequestId | None) -> JSONObject | None:
+        """What is sent: the parameters with the wish for progress and with what the era adds."""
+        if token is not None:
+            params = dict(params or {})
+            meta = cast("JSONObject", params.get("_meta") or {})
+            params["_meta"] = {**meta, "progressToken": token}
+        return params if self.stamp is None else self.stamp.params(params)
 
     def _end_questions_of(self, id_: int) -> None:
         """Cancel what the peer asked on the stream of a call that nobody waits for any more.

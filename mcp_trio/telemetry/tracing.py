@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+import trio
 from opentelemetry import trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context as Trace
@@ -19,6 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from mcp_trio.client.layers import ClientNext
 from mcp_trio.errors import MCPError
+from mcp_trio.server.server import MCPServer
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Next
 from mcp_trio.telemetry.metrics import METER, method_label
@@ -72,6 +74,20 @@ def _span_name(method: str, target: str | None) -> str:
     return f"{method_label(method)} {target[:128]}" if named and target else method_label(method)
 
 
+def _exists(context: Context) -> bool:
+    """Whether the server has what is called: else a peer's own words would name the span."""
+    server, target = context.server, context.target
+    if not isinstance(server, MCPServer) or target is None:
+        return False
+    match context.method:
+        case "tools/call":
+            return server.tools.find(target) is not None
+        case "prompts/get":
+            return server.prompts.find(target) is not None
+        case _:
+            return False
+
+
 def _failed(span: Span, kind: str, text: str) -> None:
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR, text))
@@ -94,7 +110,7 @@ class Tracing:
         attributes = _attributes(context.method, target, context.revision.date)
         attributes["jsonrpc.request.id"] = str(context.request_id)[:128]
         with self._tracer.start_as_current_span(
-            _span_name(context.method, target),
+            _span_name(context.method, target if _exists(context) else None),
             context=remote_parent(context.meta),
             kind=SpanKind.SERVER,
             attributes=attributes,
@@ -109,6 +125,10 @@ class Tracing:
             except Exception as error:
                 # Its text may hold what nobody else should see.
                 _failed(span, type(error).__name__, "")
+                raise
+            except trio.Cancelled:
+                late = context.scope.deadline <= trio.current_time()
+                _failed(span, "timeout" if late else "cancelled", "")
                 raise
             if isinstance(result, CallToolResult) and result.is_error:
                 _failed(span, "tool_error", "")
@@ -135,6 +155,12 @@ class Tracing:
                 result = await call_next(method, with_trace(params))
             except MCPError as error:
                 _failed(span, str(error.rpc_code), error.message)
+                raise
+            except Exception as error:
+                _failed(span, type(error).__name__, "")
+                raise
+            except trio.Cancelled:
+                _failed(span, "cancelled", "")
                 raise
             if result.get("isError") is True:
                 _failed(span, "tool_error", "")

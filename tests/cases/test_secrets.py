@@ -143,7 +143,12 @@ async def test_the_text_of_an_exception_around_a_handler_stays_in_the_log(revisi
     elif where == "authorizer":
         server.authorize("tools/call", "tools/list")(fail)
     async with connected(server, revision) as client:
-        for method, params in (("tools/call", {"name": "tool"}), ("tools/list", {})):
+        asked = [("tools/call", {"name": "tool"}), ("tools/list", {})]
+        if where == "own authorizer":
+            # One bad rule hides what it is about, and costs nobody the rest of the list.
+            method, params = asked.pop()
+            assert (await client.call(method, params))["tools"] == []
+        for method, params in asked:
             with pytest.raises(RemoteError) as caught:
                 await client.call(method, params)
             assert caught.value.rpc_code == -32603

@@ -66,3 +66,12 @@ def test_a_made_up_cursor_is_refused(cursor: str) -> None:
 def test_no_text_raises_anything_else(cursor: str) -> None:
     with pytest.raises(InvalidParamsError):
         KEY.read(cursor)
+
+
+@given(st.integers(min_value=0, max_value=10**12))
+def test_the_position_cannot_be_read_by_anybody_else(position: int) -> None:
+    cursor = KEY.make("0123456789abcdef", position)
+    assert len(cursor) == len(KEY.make("0123456789abcdef", 0))
+    data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    assert b"0123456789abcdef" not in data
+    assert f"{position:04d}".encode() not in data or position < 10**4

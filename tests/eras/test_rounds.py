@@ -130,6 +130,28 @@ def test_a_state_is_of_no_use_elsewhere(foreign):
     assert caught.value.rpc_code == -32602
 
 
+def test_a_state_belongs_to_the_one_for_whom_the_handler_ran():
+    def ask(state, *claims, of=NAME):
+        book = begin(state)
+        for subject in claims:
+            book.claim(subject)
+        assert book.enter(of)[1] is None
+        return book.question(NOW).request_state
+
+    nobody_yet = ask(None)
+    anns = ask(None, "ann")
+    # A round that ends before the caller is known takes the state away from nobody.
+    for state in (anns, ask(anns, of=COLOR)):
+        for other in ("bob", None, "null"):
+            with pytest.raises(StateError):
+                ask(state, other)
+    for subject in (None, "null"):
+        with pytest.raises(StateError):
+            ask(ask(nobody_yet, subject), "ann")
+    with pytest.raises(StateError):
+        ask(None, "ann", "bob")
+
+
 def test_what_differs_between_rounds_and_the_order_of_keys_is_not_bound():
     retried = {
         "arguments": {"b": 2, "a": 1},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from typing import Any
 
 import trio
@@ -133,6 +134,8 @@ class Client:
         self.stalled = False
         """Read nothing more of any response until `resume`."""
         self._resumed = trio.Event()
+        self.parts: float = math.inf
+        """Parts of a stream after which its connection is lost."""
         self.root_path = ""
         """Where the application is mounted."""
 
@@ -174,6 +177,7 @@ class Client:
             "extensions": {"mcp_trio.connection": Connection()} if self.extension else {},
         }
         sent = body is None
+        parts = self.parts
 
         async def receive():
             nonlocal sent
@@ -184,6 +188,7 @@ class Client:
             return {"type": "http.disconnect"}
 
         async def send(event):
+            nonlocal parts
             await trio.lowlevel.checkpoint()
             if self.stalled:
                 await self._resumed.wait()
@@ -195,6 +200,9 @@ class Client:
                 response.started.set()
             else:
                 response.body += event["body"]
+                parts -= 1
+                if event.get("more_body") and parts == 0:
+                    response.gone.set()
                 if not event.get("more_body"):
                     response.ended.set()
                     if self.hasty:

@@ -12,10 +12,11 @@ import pytest
 import trio
 
 from mcp_trio.catalog.operation import parse
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.stages import ERROR_KEY
-from mcp_trio.session.context import Context, Principal
+from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import demand
 from mcp_trio.wire import CallToolResult
 from mcp_trio.wire.revisions import R2026_07_28

@@ -1105,3 +1105,94 @@ async def test_a_page_is_required_only_of_clients_that_open_pages(transport, rev
         with pytest.raises(RemoteError) as caught:
             await client.call_tool("report")
         assert caught.value.rpc_code == (-32021 if revision.stateless else -32602)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("where", ["tool", "middleware"])
+async def test_a_question_from_within_a_shield_is_a_question(where, wrapped):
+    server = MCPServer("s")
+
+    async def shielded(function, *args):
+        results = []
+
+        async def run():
+            results.append(await function(*args))
+
+        with trio.CancelScope(shield=True):
+            if not wrapped:
+                return await function(*args)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run)
+        return results[0]
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        if where == "tool":
+            await shielded(ctx.elicit, "Sure?", FORM)
+        else:
+            await ctx.elicit("Sure?", FORM)
+        return "done"
+
+    @server.middleware
+    async def layer(context, call_next):
+        if where == "middleware" and context.method == "tools/call":
+            return await shielded(call_next, context)
+        return await call_next(context)
+
+    callbacks = ClientCallbacks(elicitation=lambda _: {"ok": True})
+    async with world(server, "memory", R2026_07_28, callbacks) as client:
+        assert (await client.call_tool("ask")).content[0].text == "done"
+
+
+# -- found by somebody who tried -----------------------------------------------------------
+
+
+@with_forms
+async def test_one_key_for_two_questions_is_an_error_and_mixes_up_no_answers(transport, revision):
+    server, _ = make_server()
+
+    @server.tool
+    async def delete(ctx: Context) -> str:
+        refused = []
+
+        async def one(path):
+            try:
+                await ctx.elicit(f"Delete {path}?", FORM, key="confirm")
+            except ValueError as error:
+                refused.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one, "a")
+            nursery.start_soon(one, "b")
+        return " ".join(refused)
+
+    callbacks = ClientCallbacks(elicitation=lambda _: {"ok": True})
+    async with world(server, transport, revision, callbacks) as client:
+        assert "'confirm' names two questions" in await text_of(client, "delete")
+
+
+@with_forms
+async def test_a_side_effect_may_ask_itself_and_still_happens_one_time(transport, revision):
+    server, record = make_server()
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        async def buy():
+            answer = await ctx.elicit("Buy it?", FORM)
+            record.add("bought")
+            return answer.action
+
+        async def other():
+            await ctx.elicit("And a bag?", Place)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            bought = await ctx.once("buy", buy)
+        await ctx.elicit("Rate us", FORM)
+        return bought
+
+    fill = {"And a bag?": {"city": "x"}}
+    callbacks = ClientCallbacks(elicitation=lambda asked: fill.get(asked.message, {"ok": True}))
+    async with world(server, transport, revision, callbacks) as client:
+        assert await text_of(client, "order") == "accept"
+    assert record.events == ["bought"]

@@ -197,3 +197,11 @@ async def test_a_synchronous_tool_can_ask_whether_it_was_cancelled(transport, re
             assert await trio.to_thread.run_sync(asked.wait, 10)
             nursery.cancel_scope.cancel()
         assert await trio.to_thread.run_sync(seen.wait, 10)
+
+
+async def test_what_is_raised_while_listening_comes_out_as_itself(transport, revision):
+    server, _ = make_server()
+    async with world(server, transport, revision) as client:
+        with pytest.raises(KeyError, match="mine"):
+            async with client.listen():
+                raise KeyError("mine")

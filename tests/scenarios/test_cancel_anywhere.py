@@ -4,6 +4,7 @@ An instrument counts the steps that Trio's tasks take and cancels a scope at the
 told. Each test repeats its scenario with a growing number until the scenario ends by itself.
 """
 
+import collections
 import functools
 import logging
 
@@ -11,15 +12,22 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import MCPClient, MCPServer
+from mcp_trio import ClientCallbacks, Context, MCPClient, MCPServer
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.schema import create_registry, publish
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
 from mcp_trio.cli.demo import CREATE_LEAD, GET_PROFILE, DemoUpstream
+from mcp_trio.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    RequestCompleted,
+    RequestReceived,
+)
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
+from mcp_trio.wire.roots import Root
 from tests.http.tools import make_server
 from tests.scenarios.worlds import world
 
@@ -153,3 +161,86 @@ async def test_a_catalog_with_its_refreshes_and_calls(tmp_path, books_are_closed
             step += 3
         assert step > 50
         upstream.cancel_scope.cancel()
+
+
+def balance(events):
+    """What began and did not end, or ended and did not begin: by name, side and id."""
+    left = collections.Counter()
+    for event in events:
+        match event:
+            case RequestReceived():
+                left["request", event.side, event.method, event.id] += 1
+            case RequestCompleted(direction="inbound"):
+                left["request", event.side, event.method, event.id] -= 1
+            case ConnectionOpened():
+                left["connection", event.side, event.dispatcher_id] += 1
+            case ConnectionClosed():
+                left["connection", event.side, event.dispatcher_id] -= 1
+    return {key: count for key, count in left.items() if count}
+
+
+def make_layered():
+    """A server with all that is asked and told on the way of a request."""
+    server = make()
+
+    @server.middleware
+    async def layer(context, call_next):
+        await trio.lowlevel.checkpoint()
+        try:
+            return await call_next(context)
+        finally:
+            await trio.lowlevel.checkpoint()
+
+    @server.middleware
+    async def in_a_child(context, call_next):
+        results = []
+
+        async def go():
+            results.append(await call_next(context))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(go)
+        return results[0]
+
+    @server.authorize
+    async def everybody(context):
+        await trio.lowlevel.checkpoint()
+        return True
+
+    @server.tool
+    async def roots(ctx: Context) -> int:
+        return len(await ctx.list_roots())
+
+    return server
+
+
+@REVISIONS
+@pytest.mark.parametrize(
+    ("transport", "stride"),
+    [("memory", 1), ("stdio", 5), ("http", 11), ("websocket", 11), ("unix", 5), ("sse", 13)],
+)
+@pytest.mark.usefixtures("quiet")
+async def test_all_that_is_told_to_begin_is_told_to_end(
+    transport, stride, revision, books_are_closed
+):
+    if transport == "sse" and revision.stateless:
+        return  # the transport of handshake clients
+    callbacks = ClientCallbacks(roots=lambda: [Root(uri="file:///a")])
+    events = []
+
+    async def scenario():
+        server = make_layered()
+        with server.events.attach(events.append):
+            async with world(server, transport, revision, callbacks) as client:
+                with client.events.attach(events.append):
+                    await client.call_tool("roots")
+                    await use(client, server)
+
+    step = 1
+    while await cancelled_after(step, scenario):
+        books_are_closed()
+        assert balance(event for event in events if event.side == "server") == {}
+        assert not any(key[0] == "request" for key in balance(events))
+        events.clear()
+        step += stride
+    assert step > 50

@@ -141,10 +141,10 @@ async def test_over_http_a_listener_that_does_not_read_is_dropped_and_told(autoj
         for number in range(10):
             server.notify_resource_updated(f"test://more/{number}")
         await trio.sleep(8)
-        assert server.notices.dropped == 1
-        assert len(server.notices) == 0
         client.resume()
         await response.ended.wait()
+        assert server.notices.dropped == 1
+        assert len(server.notices) == 0
         assert "too slowly" in response.events()[-1]["error"]["message"]
 
 

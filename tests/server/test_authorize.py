@@ -1,8 +1,11 @@
 """Who may do what: asked for each request and each entry of a listing; refusals and their codes."""
 
+import base64
+
 import httpx2
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio import (
     ClientOptions,
@@ -11,11 +14,13 @@ from mcp_trio import (
     HTTPOptions,
     MCPClient,
     MCPServer,
+    NotFoundError,
     Principal,
     RemoteError,
     ServerOptions,
     UnauthorizedError,
 )
+from mcp_trio.engine.subscriptions import MAX_WATCHED
 from mcp_trio.errors import ErrorCode, TransportError
 from mcp_trio.testing import ScriptedPeer
 from mcp_trio.transports.http_sse import HTTPSSETransport
@@ -231,6 +236,16 @@ async def test_one_that_fails_lets_nobody_in_and_tells_nothing(revision, caplog)
         assert "secret" not in str(caught.value)
 
 
+async def test_one_that_fails_hides_its_own_entry_and_no_other(caplog):
+    server = make_server()
+    server.add_tool(lambda: "x", name="broken", authorize=lambda ctx: "a" in ctx.principal.scopes)
+    async with MCPClient(server) as client:
+        names = [tool.name async for tool in client.tools()]
+        assert "broken" not in names
+        assert "open" in names
+    assert "the authorizer of broken failed" in caplog.text
+
+
 async def test_a_refused_handshake_is_not_one():
     server, open_ = make_server(), [False]
     server.authorize("initialize")(lambda context: open_[0])
@@ -421,3 +436,194 @@ async def test_a_websocket_of_an_unknown_caller_is_refused_before_it_opens():
             async with MCPClient(url.replace("http", "ws")):
                 pass
         nursery.cancel_scope.cancel()
+
+
+# -- what must not be told -----------------------------------------------------------
+
+
+def shut(context: Context) -> bool:
+    return False
+
+
+def make_paged(hidden=(), names="abcdef"):
+    server = MCPServer("s", options=ServerOptions(page_size=2))
+    for name in names:
+        if name in hidden:
+            server.add_tool(lambda: "x", name=name, authorize=shut)
+        else:
+            server.add_tool(lambda: "x", name=name)
+    return server
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("hidden", "pages"),
+    [("cdef", ["ab"]), ("bcde", ["af"]), ("abcdef", [""]), ("acef", ["bd"]), ("df", ["ab", "ce"])],
+)
+async def test_no_page_says_that_there_is_something_behind_it_which_is_hidden(
+    revision, hidden, pages
+):
+    async with world(make_paged(hidden), "memory", revision) as client:
+        seen, cursor = [], None
+        while True:
+            page = await client.list_tools(cursor)
+            seen.append("".join(tool.name for tool in page.tools))
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    assert seen == pages
+
+
+async def test_a_cursor_does_not_say_how_much_was_left_out():
+    async with MCPClient(make_paged("b")) as client:
+        page = await client.list_tools()
+    text = base64.urlsafe_b64decode(page.next_cursor + "==")
+    # Neither the place nor the list it is in stands there for everybody to read.
+    assert str(3).encode() + b":" not in text
+
+
+@both_eras
+async def test_a_walk_in_an_older_list_does_not_show_what_was_hidden_in_it(revision):
+    server = make_paged("d", names="abcd")
+    async with world(server, "memory", revision) as client:
+        page = await client.list_tools()
+        assert page.next_cursor is not None
+        server.remove_tool("d")  # now nothing in the list is hidden from anybody
+        page = await client.list_tools(page.next_cursor)
+        assert [tool.name for tool in page.tools] == ["c"]
+
+
+async def test_the_cursor_of_one_caller_shows_another_nothing_that_is_hidden_from_him():
+    server = make_server(page_size=2)
+
+    @server.authorize
+    def by_caller(context: Context) -> bool:
+        secret = (context.target or "").startswith("secret")
+        return not secret or (context.principal is not None and context.principal.subject == "ann")
+
+    pages = {}
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: server.serve(theirs, principal=Principal(subject="ann")))
+        async with MCPClient(ours) as ann, MCPClient(server) as other:
+            first = await ann.list_tools()
+            for name, client in (("ann", ann), ("other", other)):
+                page = await client.list_tools(first.next_cursor)
+                pages[name] = [tool.name for tool in page.tools]
+        nursery.cancel_scope.cancel()
+    assert pages == {"ann": ["other", "secret_two"], "other": ["other", "last"]}
+
+
+@both_eras
+async def test_one_that_becomes_strict_half_way_hides_the_rest(revision):
+    server, strict = make_paged(), [False]
+
+    @server.authorize("tools/call")
+    async def some(context: Context) -> bool:
+        if context.target == "b":
+            strict[0] = True
+        await trio.lowlevel.checkpoint()
+        return not strict[0]
+
+    async with world(server, "memory", revision) as client:
+        page = await client.list_tools()
+        assert [tool.name for tool in page.tools] == ["a"]
+        assert page.next_cursor is None
+
+
+@both_eras
+async def test_a_long_list_of_which_little_is_shown_can_be_cancelled_and_lets_others_run(revision):
+    server, steps = MCPServer("s"), []
+    for number in range(500):
+        server.add_tool(lambda: "x", name=f"t{number}", authorize=lambda _: bool(steps.append(1)))
+
+    async def count():
+        while True:
+            steps.append(0)
+            await trio.lowlevel.checkpoint()
+
+    async with world(server, "memory", revision) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await client.list_tools()
+        nursery.cancel_scope.cancel()
+    asked = "".join(map(str, steps)).split("0")
+    assert max(map(len, asked)) < 250  # of 500, in the turns of a scheduler that throws dice
+
+
+async def test_many_uris_to_listen_to_are_cut_before_anybody_is_asked():
+    server, asked = make_server(), []
+    server.authorize("resources/read")(lambda context: not asked.append(context.target))
+    wanted = [f"test://open/{number}" for number in range(MAX_WATCHED)]
+    async with MCPClient(server) as client, trio.open_nursery() as nursery:
+        told = []
+
+        async def listen():
+            await client.session.call(
+                "subscriptions/listen",
+                {"notifications": {"resourceSubscriptions": wanted * 3 + ["test://open/more"]}},
+                on_notification=told.append,
+            )
+
+        nursery.start_soon(listen)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert asked == wanted
+    assert told[0].params["notifications"]["resourceSubscriptions"] == wanted
+
+
+@both_eras
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("error", [UnauthorizedError("no"), NotFoundError("Unknown tool: shut")])
+async def test_however_an_entry_says_no_it_costs_the_list_nothing_else(revision, wrapped, error):
+    async def deny(context: Context) -> bool:
+        if not wrapped:
+            raise error
+        async with trio.open_nursery():
+            raise error
+
+    server = MCPServer("s")
+    server.add_tool(lambda: "x", name="shut", authorize=deny)
+    server.add_tool(lambda: "x", name="free")
+    async with world(server, "memory", revision) as client:
+        assert [tool.name async for tool in client.tools()] == ["free"]
+        with pytest.raises(RemoteError) as caught:
+            await client.call_tool("shut")
+        assert caught.value.message == error.message
+
+
+@both_eras
+async def test_who_may_not_read_gets_no_suggestions_and_may_not_subscribe(revision):
+    server = make_server()
+    server.add_completion("x", lambda typed, known: ["classified"], prompt="secret_one")
+    server.add_completion(
+        "x", lambda typed, known: ["classified"], resource="test://secret_one/{x}"
+    )
+    server.add_completion("x", lambda typed, known: ["free"], prompt="open")
+    server.add_completion("x", lambda typed, known: ["free"], resource="test://open/{x}")
+    server.authorize("prompts/get", "resources/read")(allowed_by_name)
+
+    def complete(kind, field, target):
+        ref = {"type": f"ref/{kind}", field: target}
+        return "completion/complete", {"ref": ref, "argument": {"name": "x", "value": ""}}
+
+    refused = [
+        complete("prompt", "name", "secret_one"),
+        complete("resource", "uri", "test://secret_one/{x}"),
+    ]
+    served = [
+        complete("prompt", "name", "open"),
+        complete("resource", "uri", "test://open/{x}"),
+    ]
+    if not revision.stateless:
+        refused += [
+            ("resources/subscribe", {"uri": "test://secret_one"}),
+            ("resources/subscribe", {"uri": "test://secret_one/1"}),
+        ]
+        served.append(("resources/subscribe", {"uri": "test://open"}))
+    async with world(server, "memory", revision) as client:
+        for method, params in refused:
+            with pytest.raises(RemoteError) as caught:
+                await client.call(method, params)
+            assert caught.value.code is ErrorCode.UNAUTHORIZED
+        for method, params in served:
+            await client.call(method, params)

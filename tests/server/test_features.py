@@ -286,6 +286,22 @@ async def test_only_what_is_registered_is_declared_and_answered(revision):
         assert (client.capabilities.completions is not None) is (revision is not R2024_11_05)
 
 
+async def test_suggestions_that_are_no_texts_are_a_failure():
+    server = MCPServer("s")
+    server.add_prompt(lambda x: x, name="p")
+    server.add_completion("x", lambda typed, known: [1, 2], prompt="p")
+    async with MCPClient(server) as client:
+        with pytest.raises(RemoteError) as caught:
+            await client.call(
+                "completion/complete",
+                {
+                    "ref": {"type": "ref/prompt", "name": "p"},
+                    "argument": {"name": "x", "value": ""},
+                },
+            )
+        assert caught.value.rpc_code == -32603
+
+
 async def test_pages_of_one_kind_are_no_pages_of_another():
     server = make_server(page_size=1)
     async with MCPClient(server) as client:

@@ -601,3 +601,96 @@ async def test_an_input_schema_given_by_hand_is_kept_word_for_word_and_checked()
     ):
         with pytest.raises(SchemaError):
             tool(add, input_schema=unfit)
+
+
+# -- arguments that are right for the schema and wrong for their type -------------------------
+
+
+async def test_every_argument_that_cannot_be_read_is_named_with_its_rule_and_never_repeated():
+    import datetime as dt
+    import decimal
+    import uuid
+
+    import attrs
+
+    from mcp_trio import MCPClient, MCPServer
+
+    @attrs.define
+    class Limited:
+        n: int = attrs.field(validator=attrs.validators.le(5))
+
+    server = MCPServer("s")
+
+    @server.tool
+    async def take(  # noqa: PLR0917 - one of each kind
+        when: dt.datetime,
+        day: dt.date,
+        id: uuid.UUID,  # noqa: A002 - the name is the argument's
+        price: decimal.Decimal,
+        data: bytes,
+        counts: dict[int, str],
+        own: Limited,
+        rows: list[dt.date],
+    ) -> str:
+        return "taken"
+
+    arguments = {
+        "when": "canary-1",
+        "day": "canary-2",
+        "id": "canary-3",
+        "price": "canary-4",
+        "data": "canary*5",
+        "counts": {"canary-6": "x"},
+        "own": {"n": 4242},
+        "rows": ["2026-01-01", "canary-7"],
+    }
+    async with MCPClient(server) as client:
+        result = await client.call_tool("take", arguments)
+    assert result.is_error
+    head, *faults = result.content[0].text.splitlines()
+    assert head == "Invalid arguments:"
+    assert [fault.split(":")[0] for fault in faults] == [
+        "- /when",
+        "- /day",
+        "- /id",
+        "- /price",
+        "- /data",
+        "- /counts/*" if "/counts/*" in faults[5] else "- /counts",
+        "- /own",
+        "- /rows/1" if "/rows/1" in faults[7] else "- /rows/*",
+    ]
+    assert all(fault.endswith("]") for fault in faults)
+    assert "canary" not in result.content[0].text
+    assert "4242" not in result.content[0].text
+
+
+async def test_a_list_or_a_text_with_zero_bytes_and_options_out_of_range_are_refused():
+    from mcp_trio import ConfigurationError, File, ServerOptions
+    from mcp_trio.server.offers import Offers
+
+    assert (await File(b"\x00\x01", uri="test://x").contents()).blob is not None
+    for wrong in (
+        {"page_size": 0},
+        {"page_size": -1},
+        {"max_threads": 0},
+        {"request_timeout": -1},
+        {"state_keys": bytes(32)},
+    ):
+        with pytest.raises(ConfigurationError):
+            ServerOptions(**wrong)
+    offers = Offers(max_threads=1, listener_patience=1)
+    with pytest.raises(ConfigurationError, match="URI"):
+        offers.resource(lambda: "x")
+    with pytest.raises(ConfigurationError, match="argument"):
+        offers.completion(lambda typed, known: [])
+    with pytest.raises(SignatureError, match="not a function: 'name'"):
+        offers.tool("name")
+
+
+def test_a_type_without_a_json_form_is_told_by_the_name_of_its_parameter():
+    def bad(fine: int, odd: complex) -> str:
+        return ""
+
+    with pytest.raises(SignatureError, match="parameter odd has a type") as caught:
+        function_tool(bad, Threads(trio.CapacityLimiter(1)))
+    assert "\n" not in str(caught.value)

@@ -1,8 +1,11 @@
 """Pictures, sounds, files and links: from a value of a handler to the wire."""
 
 import base64
+import os
 
 import pytest
+import trio
+import trio.testing
 
 from mcp_trio import Audio, File, Image, Link, MCPClient, MCPServer
 from mcp_trio.wire import REVISIONS
@@ -176,3 +179,34 @@ def test_it_is_either_bytes_or_a_file(kind):
 def test_bytes_need_a_uri_to_be_a_file():
     with pytest.raises(ValueError, match="uri"):
         File(b"")
+
+
+async def test_a_file_that_cannot_be_read_now_does_not_hold_a_cancelled_call(tmp_path):
+    pipe, began = tmp_path / "pipe", trio.Event()
+    os.mkfifo(pipe)  # opening it waits for somebody who writes
+    server, ended = MCPServer("s"), trio.Event()
+
+    @server.tool
+    async def give():
+        began.set()
+        return File(path=pipe)
+
+    @server.middleware
+    async def watch(context, call_next):
+        try:
+            return await call_next(context)
+        finally:
+            if began.is_set():
+                ended.set()
+
+    async with MCPClient(server) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "give")
+        await began.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        try:
+            with trio.CancelScope(shield=True), trio.fail_after(5):
+                await ended.wait()
+        finally:
+            # The thread that was left behind, or the call that still waits, can go.
+            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))

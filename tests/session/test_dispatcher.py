@@ -5,7 +5,15 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Dispatcher, FunctionHandler, MemoryTransport, RemoteError, SessionLimits
+from mcp_trio import (
+    Dispatcher,
+    FunctionHandler,
+    MCPClient,
+    MCPServer,
+    MemoryTransport,
+    RemoteError,
+    SessionLimits,
+)
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import (
     AlreadyConnectedError,
@@ -14,6 +22,7 @@ from mcp_trio.errors import (
     TransportClosedError,
     TransportError,
 )
+from mcp_trio.events import NotificationReceived
 from mcp_trio.jsonrpc.messages import Batch, Error, Notification, Request, Result
 from mcp_trio.testing import FaultyTransport, ScriptedPeer
 
@@ -667,3 +676,15 @@ async def test_a_session_that_has_ended_takes_no_request_any_more():
     await dispatcher.run()
     dispatcher.feed(Envelope(Request(1, "echo")))
     assert dispatcher.statistics().in_flight == 0
+
+
+@pytest.mark.parametrize("meta", [7, "x", [1]])
+async def test_a_call_whose_meta_is_none_fails_here_and_leaves_nothing(meta):
+    server = MCPServer("s")
+    seen = []
+    async with MCPClient(server) as client:
+        with server.events.attach(seen.append), pytest.raises((TypeError, ValueError)):
+            await client.call("tools/list", {"_meta": meta}, on_progress=lambda *_: None)
+        await trio.testing.wait_all_tasks_blocked()
+        assert client.session.statistics().pending == 0
+    assert not any(isinstance(each, NotificationReceived) for each in seen)

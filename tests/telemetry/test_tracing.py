@@ -2,13 +2,22 @@
 
 import pytest
 import trio
+import trio.testing
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mcp_trio import Context, MCPServer, NotFoundError, ToolError
+from mcp_trio import (
+    ClientCallbacks,
+    Context,
+    MCPServer,
+    NotFoundError,
+    RemoteError,
+    ServerOptions,
+    ToolError,
+)
 from mcp_trio.telemetry.instrument import instrument
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.scenarios.manifest import in_worlds
@@ -148,3 +157,80 @@ async def test_a_trace_that_the_caller_sets_itself_stays():
         ):
             await client.call("tools/call", {"name": "good", "_meta": {"traceparent": PARENT}})
     assert f"{tracer.spans[0].context.trace_id:032x}" == PARENT.split("-")[1]
+
+
+@both_eras
+async def test_what_was_cancelled_or_took_too_long_is_marked(revision, autojump_clock):
+    server, here, there = (
+        MCPServer("s", options=ServerOptions(request_timeout=3)),
+        Tracer(),
+        Tracer(),
+    )
+
+    @server.tool
+    async def hold() -> None:
+        await trio.sleep_forever()
+
+    async with world(server, "memory", revision) as client:
+        with (
+            instrument(server, tracer_provider=there.provider),
+            instrument(client, tracer_provider=here.provider),
+        ):
+            with pytest.raises(Exception, match="longer than"):
+                await client.call_tool("hold")
+            with trio.move_on_after(1):
+                await client.call_tool("hold")
+            await trio.testing.wait_all_tasks_blocked()
+    assert [span.attributes["error.type"] for span in there.spans] == ["timeout", "cancelled"]
+    assert [span.attributes["error.type"] for span in here.spans] == ["-32603", "cancelled"]
+
+
+@both_eras
+async def test_names_that_a_peer_makes_up_never_become_names_of_spans(revision):
+    server, tracer = make_server(), Tracer()
+
+    @server.prompt
+    def hello() -> str:
+        return "hello"
+
+    @server.authorize("tools/call")
+    def some(context):
+        return not context.target.startswith("refused")
+
+    async with world(server, "memory", revision) as client:
+        with instrument(server, tracer_provider=tracer.provider):
+            for name in ("missing", "refused", "x" * 10_000, "a\nb"):
+                with pytest.raises(RemoteError):
+                    await client.call_tool(name)
+                with pytest.raises(RemoteError):
+                    await client.call("prompts/get", {"name": name})
+            await client.call("prompts/get", {"name": "hello"})
+            await client.call_tool("good")
+    assert {span.name for span in tracer.spans} == {
+        "tools/call",
+        "prompts/get",
+        "prompts/get hello",
+        "tools/call good",
+    }
+    assert all(len(str(v)) <= 256 for span in tracer.spans for v in span.attributes.values())
+
+
+async def test_a_call_that_a_callback_of_the_client_fails_is_marked():
+    server, tracer = make_server(), Tracer()
+
+    @server.tool
+    async def roots(ctx: Context) -> int:
+        return len(await ctx.list_roots())
+
+    def broken():
+        raise RuntimeError("secret")
+
+    callbacks = ClientCallbacks(roots=broken)
+    async with world(server, "memory", R2026_07_28, callbacks) as client:
+        with instrument(client, tracer_provider=tracer.provider):
+            with pytest.raises(RuntimeError):
+                await client.call_tool("roots")
+    (span,) = tracer.spans
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.attributes["error.type"] == "RuntimeError"
+    assert "secret" not in span.to_json()

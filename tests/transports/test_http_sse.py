@@ -41,7 +41,7 @@ async def _pair(nursery, http):
                 await line.done.wait()
         else:
             message = codec.decode(await request.body(2**24, 30))
-            taken = await accepted[0].put(message)
+            taken = await accepted[0].put(message, None)
             await respond(send, 202 if taken else 404)
 
     (url,) = await nursery.start(HTTPService(app).run, "127.0.0.1", 0)
