@@ -44,7 +44,7 @@ for _name, _thing in tuple(globals().items()):
     if not _name.startswith("_") and getattr(_thing, "__module__", "").startswith("mcp_trio."):
         _thing.__module__ = __name__
 
-_ON_DEMAND = frozenset({"catalog", "runtime", "testing"})
+_ON_DEMAND = frozenset({"auth", "catalog", "runtime", "testing"})
 
 
 def __getattr__(name: str) -> object:

@@ -6,6 +6,7 @@ answers everything else with an error, so that a page somebody has open cannot e
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import sys
 import webbrowser
@@ -40,7 +41,7 @@ class Receiver(Protocol):
         """The redirect URI."""
         ...
 
-    async def visit(self, url: str) -> str:
+    async def visit(self, url: str, /) -> str:
         """Send the person to `url`, wait, and give the URI they came back to."""
         ...
 
@@ -59,13 +60,17 @@ class Redirect:
 
     uri: str
     """The redirect URI."""
-    visit: Callable[[str], Awaitable[str]]
+    send: Callable[[str], Awaitable[str]]
     """Sends the person to the URL it is given, and returns the URI they came back to, whole."""
 
     @asynccontextmanager
     async def receiving(self) -> AsyncGenerator[Receiver]:
         """Be ready while the block runs."""
         yield self
+
+    async def visit(self, url: str, /) -> str:
+        """Send the person to `url`, wait, and give the URI they came back to."""
+        return await self.send(url)
 
 
 async def open_browser(url: str) -> None:
@@ -114,7 +119,7 @@ class _Loopback:
     listener: trio.SocketListener
     uri: str
 
-    async def visit(self, url: str) -> str:
+    async def visit(self, url: str, /) -> str:
         state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         arrival = _Arrival(self.uri, state)
         with trio.move_on_after(self.settings.timeout):
@@ -140,10 +145,9 @@ class _Arrival:
     async def serve(self, stream: trio.SocketStream) -> None:
         """Answer one connection; what goes wrong on it concerns nobody else."""
         with trio.move_on_after(REQUEST_TIMEOUT):
-            try:
+            # A browser that gave up, or no browser at all.
+            with contextlib.suppress(trio.BrokenResourceError, h11.ProtocolError):
                 await self._converse(stream)
-            except (trio.BrokenResourceError, h11.ProtocolError):
-                pass  # a browser that gave up, or no browser at all
 
     async def _converse(self, stream: trio.SocketStream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST)

@@ -1,4 +1,4 @@
-"""`WWW-Authenticate`, read: which schemes a server takes and what it wants to see (RFC 9110, 11.6)."""
+"""`WWW-Authenticate`, read: which schemes a server takes, and what it wants to see."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAMETER = re.compile(rf'({_TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))')
-_SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]+|(?=,)|$)")
+_WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAMETER = re.compile(rf'({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
+_SCHEME = re.compile(rf"({_WORD})(?:[ \t]+|(?=,)|$)")
 _TOKEN68 = re.compile(r"[A-Za-z0-9\-._~+/]+=*[ \t]*(?=,|$)")
 _GAP = re.compile(r"[ \t,]*")
 MAX_HEADER = 16 * 1024

@@ -68,7 +68,7 @@ class Choices:
     """Where tokens and registrations are kept. Those of one person or program only."""
     dpop: bool | None = None
     """Bind tokens to a key (RFC 9449): always, never, or where the servers wish."""
-    network: NetworkPolicy = NetworkPolicy()
+    network: NetworkPolicy = attrs.field(factory=NetworkPolicy)
     """What may be reached beside public addresses. A server on this machine may lead to others
     that are not public."""
     http: httpx2.AsyncBaseTransport | None = attrs.field(default=None, repr=False)
@@ -149,7 +149,8 @@ class Authorizer(httpx2.Auth):
     # -- requests ------------------------------------------------------------------
 
     def sync_auth_flow(
-        self, request: httpx2.Request
+        self,
+        request: httpx2.Request,  # noqa: ARG002 - the contract
     ) -> Generator[httpx2.Request, httpx2.Response, None]:
         """Refuse: tokens are waited for.
 
@@ -234,7 +235,8 @@ class Authorizer(httpx2.Auth):
         """The token to send, refreshed if its time is over."""
         if not self._loaded:
             found = await self._settings.choices.store.load_grant(self._url)
-            self._grant = self._grant if self._loaded else found
+            # Meanwhile another request may have come further.
+            self._grant = self._grant or found
             self._loaded = True
         if self._place is not None and self._is_old(self._grant):
             await self._alone(self._grant, self._renew_old)

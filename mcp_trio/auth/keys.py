@@ -26,7 +26,16 @@ ASSERTION_LIFETIME = 300
 Algorithm: TypeAlias = Literal[
     "ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"
 ]
-_KEYS = {"ES": ECKey, "RS": RSAKey, "PS": RSAKey, "Ed": OKPKey}
+_KEYS: dict[str, type[ECKey | RSAKey | OKPKey]] = {
+    "ES": ECKey,
+    "RS": RSAKey,
+    "PS": RSAKey,
+    "Ed": OKPKey,
+}
+
+
+def _secret(value: str | Secret) -> Secret:
+    return value if isinstance(value, Secret) else Secret(value)
 
 
 class ProofKey:
@@ -93,7 +102,7 @@ class ProofKey:
 class PrivateKey:
     """The key a client proves itself with (private_key_jwt)."""
 
-    pem: Secret = attrs.field(converter=lambda pem: pem if isinstance(pem, Secret) else Secret(pem))
+    pem: Secret = attrs.field(converter=_secret)
     """The private key, as PEM."""
     algorithm: Algorithm = "ES256"
     key_id: str | None = None

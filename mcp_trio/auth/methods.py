@@ -71,7 +71,7 @@ class OAuth(Choices):
     takes one, else it registers by itself.
     """
 
-    redirect: RedirectHandler = LoopbackRedirect()
+    redirect: RedirectHandler = attrs.field(factory=LoopbackRedirect)
     """Where people come back to: a `LoopbackRedirect`, or a `Redirect` of the program's own."""
     registered: RegisteredClient | None = None
     """A client that was registered by hand."""
@@ -222,7 +222,8 @@ class _Fixed(httpx2.Auth):
         self._supply = supply
 
     def sync_auth_flow(
-        self, request: httpx2.Request
+        self,
+        request: httpx2.Request,  # noqa: ARG002 - the contract
     ) -> Generator[httpx2.Request, httpx2.Response, None]:
         """Refuse: tokens are waited for."""
         raise RuntimeError("a BearerToken needs an httpx2.AsyncClient")

@@ -117,9 +117,7 @@ def request_token(
     while True:
         own_fields, headers = applicant.credentials(server)
         if applicant.proof_key is not None:
-            headers["dpop"] = applicant.proof_key.proof(
-                "POST", url, now=applicant.now, nonce=nonce
-            )
+            headers["dpop"] = applicant.proof_key.proof("POST", url, now=applicant.now, nonce=nonce)
         question = attrs.evolve(form(url, {**fields, **own_fields}, headers), settles=once)
         answer = yield from ask(question)
         if answer.status == 200:
@@ -164,7 +162,7 @@ def read_grant(
         resource=place.resource,
         client_id=applicant.client.client_id,
         access_token=Secret(token),
-        token_type="DPoP" if bound else "Bearer",  # noqa: S106 - schemes
+        token_type="DPoP" if bound else "Bearer",
         refresh_token=Secret(refresh) if isinstance(refresh, str) and refresh else None,
         expires_at=expires_at,
         scopes=tuple(dict.fromkeys([*asked, *granted])),
@@ -172,9 +170,7 @@ def read_grant(
     )
 
 
-def refresh(
-    place: Place, held: Grant, applicant: Applicant
-) -> Flow[Grant]:
+def refresh(place: Place, held: Grant, applicant: Applicant) -> Flow[Grant]:
     """Get the next token for one that has a refresh token.
 
     Raises:

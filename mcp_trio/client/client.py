@@ -23,6 +23,7 @@ from mcp_trio.client.options import ClientOptions
 from mcp_trio.client.targets import check_url, open_url
 from mcp_trio.errors import (
     AlreadyConnectedError,
+    ConfigurationError,
     MCPError,
     MethodNotFoundError,
     TransportClosedError,
@@ -67,12 +68,15 @@ class MCPClient(Calls):
             options: rarely needed settings.
 
         Raises:
-            ConfigurationError: a target of another kind.
+            ConfigurationError: a target of another kind, or `auth` with one that is no http URL.
         """
         if isinstance(target, str):
             check_url(target)
         super().__init__()
         self.options = options or ClientOptions()
+        web = isinstance(target, str) and target.lower().startswith(("http:", "https:"))
+        if self.options.auth is not None and not web:
+            raise ConfigurationError("`auth` needs a target that is an http or https URL")
         self._answers = Answers(callbacks or ClientCallbacks())
         self._target = target
         self._exits = contextlib.AsyncExitStack()
@@ -139,7 +143,7 @@ class MCPClient(Calls):
         if isinstance(target, MCPServer):
             transport, theirs = MemoryTransport.pair()
         elif isinstance(target, str):
-            transport = await open_url(target, self._exits)
+            transport = await open_url(target, self._exits, self.options.auth)
         else:
             transport = target
         nursery = await self._exits.enter_async_context(trio.open_nursery())

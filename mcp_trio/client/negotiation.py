@@ -93,7 +93,7 @@ class Negotiation:
 
     async def _discover(self, revision: Revision) -> Agreed:
         self._stamp(revision)
-        answer = await self.session.call("server/discover", timeout=self.options.probe_timeout)
+        answer = await self.session.call("server/discover", timeout=self.options.opening_timeout)
         found = from_wire(answer, DiscoverResult, revision, where="result")
         ours = (r for r in self.options.revisions if r.stateless)
         chosen = best_common(found.supported_versions, ours) or revision
@@ -123,7 +123,7 @@ class Negotiation:
                 "capabilities": self.declared(handshake[0]),
                 "clientInfo": to_wire(self.options.info, handshake[0]),
             },
-            timeout=self.options.probe_timeout,
+            timeout=self.options.opening_timeout,
         )
         found = from_wire(answer, InitializeResult, handshake[0], where="result")
         revision = BY_DATE.get(found.protocol_version)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Protocol
 
 import attrs
+import httpx2
 
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.wire import REVISIONS, Implementation, Revision
@@ -29,6 +31,19 @@ def _revisions(given: Iterable[Revision | str]) -> tuple[Revision, ...]:
     return tuple(found)
 
 
+class Authorization(Protocol):
+    """How requests over HTTP are authorized; `mcp_trio.auth` has the usual ways."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that connecting waits for an answer, while a person may have to consent."""
+        ...
+
+    def bind(self, url: str) -> httpx2.Auth:
+        """Authorize the requests to one server."""
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class ClientOptions:
     """Rarely needed settings of a client."""
@@ -44,3 +59,10 @@ class ClientOptions:
     """Seconds to wait for an answer while finding out the era."""
     max_rounds: int = 16
     """Questions in a row that are answered in one call of the stateless era."""
+    auth: Authorization | None = None
+    """Where tokens come from, for targets that are http and https URLs."""
+
+    @property
+    def opening_timeout(self) -> float:
+        """Seconds to wait for each answer while connecting."""
+        return self.probe_timeout if self.auth is None else self.probe_timeout + self.auth.patience

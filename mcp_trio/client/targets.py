@@ -14,6 +14,7 @@ import httpx2
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.client.options import Authorization
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.transports.lines import LineTransport
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
@@ -47,7 +48,9 @@ def check_url(url: str) -> SplitResult:
     return parts
 
 
-async def open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
+async def open_url(
+    url: str, exits: contextlib.AsyncExitStack, auth: Authorization | None = None
+) -> Transport:
     """Open the transport of a URL; what it needs is closed by `exits`.
 
     Raises:
@@ -57,6 +60,7 @@ async def open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
     parts = check_url(url)
     if parts.scheme in {"http", "https"}:
         client = httpx2.AsyncClient(
+            auth=None if auth is None else auth.bind(url),
             timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             follow_redirects=False,

@@ -15,6 +15,7 @@ from mcp_trio.errors import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
+    ErrorCode,
     MCPError,
     RemoteError,
     RequestTimeoutError,
@@ -90,7 +91,7 @@ def classify(error: MCPError, ours: Iterable[Revision]) -> Reply:
     server says (V9). If it is the line that broke, `initialize` will find the same.
 
     Raises:
-        MCPError: the error itself, when it came from this side.
+        MCPError: the error itself, when it came from this side, or is about who we are.
     """
     if isinstance(error, RequestTimeoutError | TransportError):
         return Reply.OTHER
@@ -101,6 +102,9 @@ def classify(error: MCPError, ours: Iterable[Revision]) -> Reply:
         if common is None:
             return Reply.NOTHING_COMMON
         return Reply.COMMON_STATELESS if common.stateless else Reply.COMMON_HANDSHAKE
+    if error.code is ErrorCode.UNAUTHORIZED:
+        # Whatever is sent next is refused for the same reason.
+        raise error
     if error.rpc_code in {HEADER_MISMATCH, MISSING_CAPABILITY}:
         return Reply.STATELESS_ERROR
     return Reply.OTHER
