@@ -60,7 +60,7 @@ class Applicant:
                 "client_assertion": assertion.reveal(),
             }
             return fields, {}
-        if self.client.client_secret is None:
+        if self.client.client_secret is None or self.client.auth_method == "none":
             return {"client_id": client_id}, {}
         secret = self.client.client_secret.reveal()
         if self._method(server) == "client_secret_post":
