@@ -60,7 +60,7 @@ class Redirect:
 
     uri: str
     """The redirect URI."""
-    send: Callable[[str], Awaitable[str]]
+    send: Callable[[str], Awaitable[str]] = attrs.field(repr=False)
     """Sends the person to the URL it is given, and returns the URI they came back to, whole."""
 
     @asynccontextmanager

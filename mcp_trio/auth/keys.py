@@ -24,7 +24,7 @@ ASSERTION_LIFETIME = 300
 """Seconds that a client assertion is good for."""
 
 Algorithm: TypeAlias = Literal[
-    "ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"
+    "ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "Ed25519"
 ]
 _KEYS: dict[str, type[ECKey | RSAKey | OKPKey]] = {
     "ES": ECKey,
@@ -110,16 +110,16 @@ class PrivateKey:
 
     def __attrs_post_init__(self) -> None:
         """Raise `ConfigurationError` now if the key does not fit."""
-        self._key()
+        try:
+            self.assertion("", "", now=0)
+        except (ValueError, JoseError) as error:
+            raise ConfigurationError(f"the private key is none for {self.algorithm}") from error
 
     def _key(self) -> ECKey | RSAKey | OKPKey:
         kind = _KEYS.get(self.algorithm[:2])
         if kind is None:
             raise ConfigurationError(f"{self.algorithm[:20]!r} is no algorithm for a private key")
-        try:
-            return kind.import_key(self.pem.reveal())
-        except (ValueError, JoseError) as error:
-            raise ConfigurationError(f"the private key is none for {self.algorithm}") from error
+        return kind.import_key(self.pem.reveal())
 
     def assertion(self, client_id: str, audience: str, *, now: float) -> Secret:
         """Make an assertion, each one new and good for `ASSERTION_LIFETIME` seconds."""

@@ -9,6 +9,7 @@ from typing import Self
 import httpcore2
 import httpx2
 import trio
+import trio.lowlevel
 
 from mcp_trio.auth.steps import Answer, Ask
 from mcp_trio.network_guard import (
@@ -78,6 +79,8 @@ class Outward:
                 return Answer(status=0, reason="is at an address that must not be reached")
             except (httpx2.HTTPError, httpx2.InvalidURL, *_BROKEN) as error:
                 return Answer(status=0, reason=f"cannot be reached ({type(error).__name__})")
+        # Whoever was cancelled meanwhile hears of that, not of the time.
+        await trio.lowlevel.checkpoint_if_cancelled()
         return Answer(status=0, reason="did not answer in time")
 
     async def _exchange(self, question: Ask) -> Answer:

@@ -20,7 +20,7 @@ from mcp_trio.auth import (
     WorkloadIdentity,
 )
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
-from tests.auth.world import REDIRECT, SECRET_TEXTS, World, WorldTransport, proof_of
+from tests.auth.world import REDIRECT, SECRET_TEXTS, World, WorldTransport
 
 
 class Site:
@@ -273,8 +273,9 @@ async def test_a_token_endpoint_that_never_answers_holds_a_cancelled_request_for
     site = Site()
     site.transport.gates["POST /token"] = trio.Event()
     began = trio.current_time()
-    with trio.move_on_after(1):
+    with trio.move_on_after(1) as scope:
         await site.post()
+    assert scope.cancelled_caught
     assert trio.current_time() - began <= 10.0
 
 
@@ -348,37 +349,33 @@ async def test_an_old_token_of_the_store_is_refreshed_once_the_server_has_said_w
 
 
 async def test_a_bound_token_is_shown_with_a_new_proof_each_time():
-    world = World(scheme="DPoP")
+    world = World(scheme="DPoP", server_nonce="n1")
     world.metadata["dpop_signing_alg_values_supported"] = ["ES256"]
     site = Site(world)
-    seen = []
-    refuse = world.refusal
-    wanted = {"nonce": "n1"}
-
-    def refusal(headers):
-        refused = refuse(headers)
-        if refused is None:
-            seen.append(proof_of(headers))
-            if seen[-1].get("nonce") != wanted["nonce"]:
-                challenge = {"www-authenticate": 'DPoP error="use_dpop_nonce"'}
-                return 401, {**challenge, "dpop-nonce": wanted["nonce"]}, b""
-        return refused
-
-    site.world = world
-    World.refusal, original = lambda self, headers: refusal(headers), World.refusal
-    try:
-        refuse = lambda headers: original(world, headers)  # noqa: E731
+    for nonce in ("n1", "n1", "n2"):
+        world.server_nonce = nonce
         assert (await site.post()).status_code == 200
-        assert (await site.post()).status_code == 200
-        wanted["nonce"] = "n2"
-        assert (await site.post()).status_code == 200
-    finally:
-        World.refusal = original
-    assert [proof.get("nonce") for proof in seen] == [None, "n1", "n1", "n1", "n2"]
-    assert len({proof["jti"] for proof in seen}) == 5
-    assert {proof["htu"] for proof in seen} == {world.url}
-    assert all(proof["ath"] for proof in seen)
+    assert [proof.get("nonce") for proof in world.proofs] == [None, "n1", "n1", "n1", "n2"]
+    assert len({proof["jti"] for proof in world.proofs}) == 5
+    assert {(proof["htm"], proof["htu"]) for proof in world.proofs} == {("POST", world.url)}
+    assert all(proof["ath"] for proof in world.proofs)
     assert len(world.visits) == 1
+
+
+def _renonced(world, refused):
+    world.server_nonce = f"n{len(world.proofs)}"
+    return refused
+
+
+async def test_a_server_that_takes_no_nonce_is_given_up():
+    world = World(scheme="DPoP", server_nonce="n1")
+    world.metadata["dpop_signing_alg_values_supported"] = ["ES256"]
+    site = Site(world)
+    # A nonce that is never the one that was just given.
+    world.refusal = lambda headers: _renonced(world, World.refusal(world, headers))
+    with pytest.raises(UnauthorizedError):
+        await site.post()
+    assert len(world.proofs) <= 3 * 3
 
 
 # -- other ways ----------------------------------------------------------------------

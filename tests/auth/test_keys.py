@@ -62,7 +62,7 @@ KEYS = {
     "ES384": (ec.generate_private_key(ec.SECP384R1()), ECKey),
     "RS256": (rsa.generate_private_key(65537, 2048), RSAKey),
     "PS256": (rsa.generate_private_key(65537, 2048), RSAKey),
-    "EdDSA": (ed25519.Ed25519PrivateKey.generate(), OKPKey),
+    "Ed25519": (ed25519.Ed25519PrivateKey.generate(), OKPKey),
 }
 
 

@@ -37,7 +37,7 @@ SECRET_TEXTS = ("code-", "access-", "refresh-", "s3cret")
 """What no text for people may contain."""
 
 
-@attrs.define
+@attrs.define(slots=False)
 class World:
     """The servers, and everything they were asked."""
 
@@ -53,6 +53,11 @@ class World:
     rotates: bool = True
     granted: Callable[[list[str]], list[str]] | None = None
     dpop_nonce: str | None = None
+    """That the token endpoint wants to see."""
+    server_nonce: str | None = None
+    """That the MCP server wants to see."""
+    proofs: list[dict[str, Any]] = attrs.field(factory=list)
+    """What was shown to the MCP server together with good tokens."""
     token_error: str | None = None
     asked: list[tuple[str, str]] = attrs.field(factory=list)
     """Method and URL of every request, without queries."""
@@ -140,6 +145,11 @@ class World:
         """What the MCP server has against a request."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         scopes = self.tokens.get(token) if scheme == self.scheme else None
+        if scopes is not None and "dpop" in headers:
+            self.proofs.append(proof_of(headers))
+            if self.proofs[-1].get("nonce") != self.server_nonce:
+                header = {"www-authenticate": 'DPoP error="use_dpop_nonce"'}
+                return 401, {**header, "dpop-nonce": self.server_nonce or ""}, b""
         if scopes is not None and set(self.needed) <= set(scopes):
             return None
         found = [f'resource_metadata="{self.server}{PRM}/mcp"']
