@@ -27,18 +27,18 @@ async def get(uri, target=None, host=None, method="GET"):
 
 async def test_somebody_comes_back_and_everybody_else_is_turned_away():
     statuses = []
+    changes = (
+        {"target": "/callback"},
+        {"target": "/callback?state=other&code=evil"},
+        {"target": "/other?state=st4te&code=evil"},
+        {"target": "/callback?state=st4te&code=evil", "host": "evil.example"},
+        {"target": "/callback?state=st4te&code=evil", "method": "POST"},
+        {"target": "/callback?state=st4te&code=good&iss=x"},
+    )
 
     async def browse(url):
         assert url == QUESTION
-        for change in (
-            {"target": "/callback"},
-            {"target": "/callback?state=other&code=evil"},
-            {"target": "/other?state=st4te&code=evil"},
-            {"target": "/callback?state=st4te&code=evil", "host": "evil.example"},
-            {"target": "/callback?state=st4te&code=evil", "method": "POST"},
-            {"target": "/callback?state=st4te&code=good&iss=x"},
-        ):
-            statuses.append(await get(receiver.uri, **change))
+        statuses.extend([await get(receiver.uri, **change) for change in changes])
 
     async with LoopbackRedirect(open_page=browse).receiving() as receiver:
         assert receiver.uri.startswith("http://127.0.0.1:")
@@ -50,7 +50,9 @@ async def test_somebody_comes_back_and_everybody_else_is_turned_away():
         await get(receiver.uri)
 
 
-@pytest.mark.parametrize("noise", [b"", b"rubbish\r\n\r\n", b"GET / HTTP/1.1\r\nhost: x", b"\x16\x03"])
+@pytest.mark.parametrize(
+    "noise", [b"", b"rubbish\r\n\r\n", b"GET / HTTP/1.1\r\nhost: x", b"\x16\x03"]
+)
 async def test_noise_on_the_port_ends_nothing(noise):
     async def browse(url):
         port = int(receiver.uri.rpartition(":")[2].partition("/")[0])

@@ -55,7 +55,8 @@ def test_candidates_are_listed_once():
 
 
 @pytest.mark.parametrize(
-    "at", [f"https://as.example{ASM}/t", f"https://as.example{OIDC}/t", f"https://as.example/t{OIDC}"]
+    "at",
+    [f"https://as.example{ASM}/t", f"https://as.example{OIDC}/t", f"https://as.example/t{OIDC}"],
 )
 def test_an_issuer_with_a_path_is_looked_for_in_three_places(at):
     world = World()
@@ -95,7 +96,9 @@ def test_a_resource_is_called_as_it_calls_itself(resource):
 def test_metadata_about_another_resource_are_refused_and_both_are_named():
     world = World()
     world.resource["resource"] = "https://evil.example/mcp"
-    with pytest.raises(UnauthorizedError, match=r"https://evil.example/mcp.*https://mcp.example/mcp"):
+    with pytest.raises(
+        UnauthorizedError, match=r"https://evil.example/mcp.*https://mcp.example/mcp"
+    ):
         found(world)
     assert world.paths == [f"GET {PRM}/mcp"]
 

@@ -37,7 +37,9 @@ def held(**changes):
     return Grant(**fields)
 
 
-REGISTERED = RegisteredClient(client_id="registered-1", auth_method="none", redirect_uris=(REDIRECT,))
+REGISTERED = RegisteredClient(
+    client_id="registered-1", auth_method="none", redirect_uris=(REDIRECT,)
+)
 
 
 # -- consent -----------------------------------------------------------------------

@@ -36,13 +36,8 @@ async def test_a_name_that_leads_to_a_private_address_is_not_followed(address):
         return [address]
 
     async with Outward(NetworkPolicy(), resolver=resolver) as outward:
-        for url in ("https://as.example/x", f"https://{address}/x".replace("https://:", "https://[:")):
-            answer = await outward.ask(question(url if ":" not in address else "https://as.example"))
-            assert (answer.status, answer.reason) == (
-                0,
-                "is at an address that must not be reached",
-            )
-            assert address not in answer.reason
+        answer = await outward.ask(question())
+    assert (answer.status, answer.reason) == (0, "is at an address that must not be reached")
 
 
 def test_a_host_that_a_peer_names_is_not_trusted_because_of_its_name():

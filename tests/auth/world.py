@@ -162,9 +162,7 @@ class World:
         header = {"www-authenticate": f"{self.scheme} {', '.join(found)}".strip()}
         return (401 if scopes is None else 403), header, b"no"
 
-    def _token(
-        self, headers: dict[str, str], body: bytes
-    ) -> tuple[int, dict[str, str], bytes]:
+    def _token(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         self.forms.append(form)
         self.headers.append(headers)
