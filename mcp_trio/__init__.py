@@ -13,6 +13,7 @@ from mcp_trio.client.answers import ClientCallbacks as ClientCallbacks
 from mcp_trio.client.client import MCPClient as MCPClient
 from mcp_trio.client.options import ClientOptions as ClientOptions
 from mcp_trio.engine.envelope import Principal as Principal
+from mcp_trio.eras.negotiate import EraCache as EraCache
 from mcp_trio.errors import ConfigurationError as ConfigurationError
 from mcp_trio.errors import ErrorCode as ErrorCode
 from mcp_trio.errors import MCPError as MCPError
@@ -36,6 +37,7 @@ from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
 from mcp_trio.session.session import Dispatcher as Dispatcher
 from mcp_trio.session.session import SessionLimits as SessionLimits
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
+from mcp_trio.transports.stdio_client import Command as Command
 
 __version__ = "0.1.0"
 

@@ -34,7 +34,8 @@ class Transport(Protocol):
         """Wait for the next message. Being cancelled loses none.
 
         Raises:
-            trio.EndOfChannel: the peer closed the line, or it broke; nothing more comes.
+            trio.EndOfChannel: the peer closed the line, or it broke; nothing more comes. Its
+                text, if it has one, tells why.
         """
         ...
 

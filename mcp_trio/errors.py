@@ -60,7 +60,6 @@ __all__ = [
     "URLRequiredError",
     "UnauthorizedError",
     "VersionMismatchError",
-    "sole_cause",
 ]
 
 

@@ -2,30 +2,23 @@
 
 `jsonschema_rs` is used where it is installed, which is wherever it has a wheel;
 `jsonschema`, in plain Python, where it is not. Both get schemas of the same dialects, fetch
-nothing, and describe a fault by place and rule without its value.
+nothing, and describe a fault by place and rule without its value. Neither is imported before
+the first schema is compiled: a client may never see one.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 import attrs
-import jsonschema
-import referencing
-import referencing.exceptions
-import referencing.jsonschema
 
 from mcp_trio.wire.basic import JSONObject
 
-try:
-    import jsonschema_rs
-except ImportError:  # pragma: no cover - a platform without its wheel
-    jsonschema_rs = None  # type: ignore[assignment]  # the other engine is used then
-FAST: Any = jsonschema_rs
-PORTABLE: Any = jsonschema
-"""Its types are not complete, so they are taken as they come."""
+FAST = importlib.util.find_spec("jsonschema_rs") is not None
+"""Whether the fast engine is installed."""
 
 
 class SchemaError(Exception):
@@ -48,10 +41,6 @@ class Violation:
         return {"pointer": self.pointer, "rule": self.rule, "message": self.message}
 
 
-EMPTY: Any = cast("Any", referencing.Registry)()
-"""Holds nothing and fetches nothing."""
-
-
 class Engine(Protocol):
     """A compiled schema."""
 
@@ -72,12 +61,14 @@ class FastEngine:
     """`jsonschema_rs`."""
 
     def __init__(self, schema: JSONObject, dialect: str) -> None:
+        import jsonschema_rs as fast  # noqa: PLC0415 - on demand
+
         checkers: dict[str, Any] = {
-            "2020-12": FAST.Draft202012Validator,
-            "2019-09": FAST.Draft201909Validator,
-            "draft-07": FAST.Draft7Validator,
-            "draft-06": FAST.Draft6Validator,
-            "draft-04": FAST.Draft4Validator,
+            "2020-12": fast.Draft202012Validator,
+            "2019-09": fast.Draft201909Validator,
+            "draft-07": fast.Draft7Validator,
+            "draft-06": fast.Draft6Validator,
+            "draft-04": fast.Draft4Validator,
         }
 
         def refuse(uri: str) -> None:
@@ -85,7 +76,7 @@ class FastEngine:
 
         try:
             self._checker: Any = checkers[dialect](schema, retriever=refuse)
-        except (ValueError, FAST.ValidationError) as error:
+        except (ValueError, fast.ValidationError) as error:
             raise SchemaError(str(error).split("\n", 1)[0][:400]) from error
 
     def is_valid(self, instance: object) -> bool:
@@ -105,19 +96,25 @@ class PortableEngine:
     """
 
     def __init__(self, schema: JSONObject, dialect: str) -> None:
+        import jsonschema  # noqa: PLC0415 - on demand, and so is the next one
+        import referencing.jsonschema  # noqa: PLC0415
+
+        # Their types are not complete, so they are taken as they come.
+        portable: Any = jsonschema
         checkers: dict[str, Any] = {
-            "2020-12": PORTABLE.Draft202012Validator,
-            "2019-09": PORTABLE.Draft201909Validator,
-            "draft-07": PORTABLE.Draft7Validator,
-            "draft-06": PORTABLE.Draft6Validator,
-            "draft-04": PORTABLE.Draft4Validator,
+            "2020-12": portable.Draft202012Validator,
+            "2019-09": portable.Draft201909Validator,
+            "draft-07": portable.Draft7Validator,
+            "draft-06": portable.Draft6Validator,
+            "draft-04": portable.Draft4Validator,
         }
         checker = checkers[dialect]
         try:
             checker.check_schema(schema)
-        except PORTABLE.SchemaError as error:
+        except portable.SchemaError as error:
             raise SchemaError(f"{pointer(error.absolute_path)}: {error.message}"[:400]) from error
-        registry = EMPTY
+        # It holds nothing and fetches nothing.
+        registry: Any = cast("Any", referencing.Registry)()
         specification = referencing.jsonschema.specification_with(checker.META_SCHEMA["$schema"])
         _check_parts(schema, registry.resolver_with_root(specification.create_resource(schema)))
         self._checker: Any = checker(schema, registry=registry)
@@ -134,6 +131,8 @@ class PortableEngine:
 
 def _check_parts(schema: object, resolver: Any) -> None:
     """Refuse at compile time what would only fail when an instance comes."""
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - on demand
+
     queue = [schema]
     while queue:
         node = queue.pop()
@@ -147,7 +146,7 @@ def _check_parts(schema: object, resolver: Any) -> None:
         if isinstance(reference, str):
             try:
                 resolver.lookup(reference)
-            except referencing.exceptions.Unresolvable as error:
+            except Unresolvable as error:
                 raise _refusal(reference) from error
         named = cast("JSONObject", patterns) if isinstance(patterns, dict) else {}
         found: list[object] = [fields.get("pattern"), *named]

@@ -1,7 +1,7 @@
 """Every example is run here, and does what its page and its comments say."""
 
 import json
-import subprocess
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -10,10 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import ClientCallbacks, ClientOptions, MCPClient, RemoteError
+from mcp_trio import ClientCallbacks, ClientOptions, Command, MCPClient, RemoteError
 from mcp_trio.client.answers import prefilled
 from mcp_trio.config import load_settings
-from mcp_trio.transports.lines import LineTransport
+from mcp_trio.transports.lines import LineTransport, ProgramLine
+from mcp_trio.transports.stdio_client import running
 from mcp_trio.wire import REVISIONS, TextContent
 from mcp_trio.wire.elicitation import ElicitResult
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
@@ -80,21 +81,15 @@ def test_the_embedded_example_runs():
 
 @pytest.mark.parametrize("name", [*sorted(SERVERS), "tools"])
 async def test_a_server_serves_stdio_and_ends_with_its_input(name):
-    process = await trio.lowlevel.open_process(
-        [sys.executable, str(EXAMPLES / f"{name}.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        with trio.fail_after(30):
-            async with MCPClient(LineTransport(process.stdout, process.stdin)) as client:
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = Command([sys.executable, EXAMPLES / f"{name}.py"], env=env)
+    with trio.fail_after(30):
+        async with running(command) as program:
+            line = ProgramLine(program.stdout, program.stdin, fate=program.fate)
+            async with MCPClient(line) as client:
                 assert client.server_info.name == {"tools": "examples"}.get(name, name)
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
+            await program.wait()
+            assert "exit status 0" in await program.fate()
 
 
 # -- tools -----------------------------------------------------------------------------

@@ -315,6 +315,11 @@ class _Bar:
         self._bar.update(self._task, completed=value, total=total, description=text)
 
 
+def _size(base64_text: str) -> int:
+    """Bytes in a base64 text."""
+    return len(base64_text.rstrip("=")) * 3 // 4
+
+
 def _content(blocks: list[JSONObject]) -> str:
     return "\n".join(_block(block) for block in blocks)
 
@@ -328,7 +333,7 @@ def _block(block: JSONObject) -> str:
         case {"type": "resource_link", "uri": str(uri), "name": str(name)}:
             return f"{name}: {uri}"
         case {"mimeType": str(mime_type), "data": str(data)}:
-            return f"[{block.get('type')}, {mime_type}, {len(data) * 3 // 4} bytes]"
+            return f"[{block.get('type')}, {mime_type}, {_size(data)} bytes]"
         case _:
             return f"[{block.get('type')}]"
 
@@ -348,7 +353,7 @@ def read(settings: Settings, uri: str) -> None:
         lines = [
             str(each["text"])
             if "text" in each
-            else f"[{each.get('mimeType')}, {len(str(each.get('blob', ''))) * 3 // 4} bytes]"
+            else f"[{each.get('mimeType')}, {_size(str(each.get('blob', '')))} bytes]"
             for each in contents
         ]
         settings.tell(contents, "\n".join(lines))

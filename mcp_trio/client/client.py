@@ -9,39 +9,36 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.answers import Answers, ClientCallbacks
 from mcp_trio.client.calls import Calls
+from mcp_trio.client.connection import Connection, Making
 from mcp_trio.client.layers import ClientMiddleware, around
 from mcp_trio.client.listening import Changes
-from mcp_trio.client.negotiation import Negotiation
+from mcp_trio.client.negotiation import Agreed, Negotiation
 from mcp_trio.client.options import ClientOptions
-from mcp_trio.client.targets import check_url, open_url
+from mcp_trio.client.targets import Lines, Target
 from mcp_trio.errors import (
     AlreadyConnectedError,
-    ConfigurationError,
     MCPError,
     MethodNotFoundError,
     TransportClosedError,
+    TransportError,
     sole_cause,
 )
 from mcp_trio.events import EventHub, Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.server.server import MCPServer
 from mcp_trio.session.call import ProgressCallback
 from mcp_trio.session.inbound import Inbound, Runner
 from mcp_trio.session.middleware import without
 from mcp_trio.session.session import Dispatcher
-from mcp_trio.transports.memory import MemoryTransport
 from mcp_trio.wire import Implementation, JSONObject, Revision, ServerCapabilities
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.notices import SubscriptionFilter
-
-Target: TypeAlias = "str | MCPServer | Transport"
 
 
 class MCPClient(Calls):
@@ -62,26 +59,25 @@ class MCPClient(Calls):
 
         Args:
             target: a URL (`http://host/mcp` for Streamable HTTP, `ws://host/mcp`,
-                `unix:///path`, `tcp://host:port`, and `https` and `wss`), a server of this
-                process, or any `Transport`, which is taken over.
+                `unix:///path`, `tcp://host:port`, and `https` and `wss`), a program (a list of
+                text, or a `Command`), a server of this process, or any `Transport`, which is
+                taken over.
             callbacks: answer what the server asks; just that is declared to it.
             options: rarely needed settings.
 
         Raises:
             ConfigurationError: a target of another kind, or `auth` with one that is no http URL.
         """
-        if isinstance(target, str):
-            check_url(target)
         super().__init__()
         self.options = options or ClientOptions()
-        web = isinstance(target, str) and target.lower().startswith(("http:", "https:"))
-        if self.options.auth is not None and not web:
-            raise ConfigurationError("`auth` needs a target that is an http or https URL")
         self._answers = Answers(callbacks or ClientCallbacks())
-        self._target = target
+        making = Making(
+            session=self._make_session, negotiation=self._negotiate, opened=self._opened
+        )
+        self._connection = Connection(Lines(target, self.options.auth), self.options, making)
+        self._nursery: trio.Nursery | None = None
         self._exits = contextlib.AsyncExitStack()
         self._entered = False
-        self._session: Dispatcher | None = None
         self._revision: Revision | None = None
         self._listeners: set[Changes] = set()
         self._layers: tuple[ClientMiddleware, ...] = ()
@@ -102,7 +98,9 @@ class MCPClient(Calls):
         Raises:
             AlreadyConnectedError: the object has been connected before.
             VersionMismatchError: no revision in common.
+            UnauthorizedError: the server wants to know first who asks.
             TransportError: the server cannot be reached.
+            MCPError: whatever else the server answered.
         """
         if self._entered:
             raise AlreadyConnectedError("this client has been connected before; make another one")
@@ -127,7 +125,12 @@ class MCPClient(Calls):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        """Close the connection, in the order opposite to opening; bounded in time."""
+        """Close the connection, in the order opposite to opening; bounded in time.
+
+        Raises:
+            RuntimeError: it is not its turn; nothing has been closed yet. Says what to do.
+        """
+        self._check_turn()
         try:
             return await self._exits.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
@@ -136,35 +139,56 @@ class MCPClient(Calls):
                 return False
             raise cause from None
 
+    def _check_turn(self) -> None:
+        """Notice what would confuse Trio, while everything is still in order."""
+        nurseries = trio.lowlevel.current_task().child_nurseries
+        if self._nursery is None or nurseries[-1:] == [self._nursery]:
+            return
+        if self._nursery in nurseries:
+            raise RuntimeError(
+                "what was opened after this client, in the same task, has to be closed before it: "
+                "leave the blocks in the order opposite to entering them, or put them on one "
+                "AsyncExitStack, or give each client a task of its own"
+            )
+        raise RuntimeError(
+            "a client is closed by the task that opened it: to share it, open it in one task and "
+            "hand it to the others, which may all call it"
+        )
+
     async def _connect(self) -> None:
-        target = self._target
-        transport: Transport
-        theirs: Transport | None = None
-        if isinstance(target, MCPServer):
-            transport, theirs = MemoryTransport.pair()
-        elif isinstance(target, str):
-            transport = await open_url(target, self._exits, self.options.auth)
-        else:
-            transport = target
-        nursery = await self._exits.enter_async_context(trio.open_nursery())
-        self._exits.callback(nursery.cancel_scope.cancel)
-        if theirs is not None:
-            await nursery.start(_serve, target, theirs)
-        reporter = Reporter(self.events, "client")
-        session = Dispatcher(transport, _Callbacks(self), reporter=reporter)
-        self._session = session
-        await nursery.start(session.run)
-        negotiation = Negotiation(
+        self._nursery = await self._exits.enter_async_context(trio.open_nursery())
+        self._exits.callback(self._nursery.cancel_scope.cancel)
+        await self._nursery.start(self._connection.run)
+        self._exits.push_async_callback(self._connection.close)
+
+    def _make_session(self, transport: Transport) -> Dispatcher:
+        return Dispatcher(transport, _Callbacks(self), reporter=Reporter(self.events, "client"))
+
+    def _negotiate(self, transport: Transport, session: Dispatcher) -> Negotiation:
+        return Negotiation(
+            transport=transport,
             session=session,
             options=self.options,
             declared=self._answers.callbacks.capabilities,
             mirrored=self._mirrored,
         )
-        agreed = await negotiation.run(transport)
+
+    async def _opened(self, session: Dispatcher, agreed: Agreed) -> None:
+        """Take in what the server says of itself, and watch again what was watched (D4)."""
         self._revision = agreed.revision
         self.capabilities = agreed.capabilities
         self.server_info = agreed.server_info
         self.instructions = agreed.instructions
+        for changes in tuple(self._listeners):
+            if changes.resource is not None:
+                try:
+                    await session.call(
+                        "resources/subscribe",
+                        {"uri": changes.resource},
+                        timeout=self.options.probe_timeout,
+                    )
+                except MCPError as error:
+                    changes.fail(error)
 
     @property
     def session(self) -> Dispatcher:
@@ -173,9 +197,7 @@ class MCPClient(Calls):
         Raises:
             TransportClosedError: not connected.
         """
-        if self._session is None:
-            raise TransportClosedError("the client is not connected")
-        return self._session
+        return self._connection.session
 
     @property
     def revision(self) -> Revision:
@@ -207,6 +229,7 @@ class MCPClient(Calls):
             Exception: in the stateless era whatever a callback raises.
         """
         limit = self.options.timeout if timeout is None else timeout
+        await self._connection.usable()
 
         async def core(method: str, params: JSONObject | None) -> JSONObject:
             async def send(params: JSONObject | None, within: float) -> JSONObject:
@@ -292,16 +315,24 @@ class MCPClient(Calls):
             self._listeners.discard(changes)
 
     async def _subscribe(self, changes: Changes, wanted: SubscriptionFilter) -> None:
-        try:
-            await self.session.call(
-                "subscriptions/listen",
-                {"notifications": to_wire(wanted, self.revision)},
-                on_notification=changes.deliver,
-            )
-        except MCPError as error:
-            changes.fail(error)
-        else:
-            changes.end()
+        while True:
+            session = self.session
+            try:
+                await session.call(
+                    "subscriptions/listen",
+                    {"notifications": to_wire(wanted, self.revision)},
+                    on_notification=changes.deliver,
+                )
+            except TransportError as error:
+                if not await self._connection.renewed(session):
+                    changes.fail(error)
+                    return
+            except MCPError as error:
+                changes.fail(error)
+                return
+            else:
+                changes.end()
+                return
 
     def answer_live(self, request: Request) -> Runner:
         """Accept a request of the server. Called by the session, in wire order.
@@ -325,15 +356,6 @@ class MCPClient(Calls):
         """Take a notification that belongs to no request. Called by the session."""
         for changes in self._listeners:
             changes.deliver(notification)
-
-
-async def _serve(
-    server: MCPServer,
-    transport: Transport,
-    *,
-    task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    await server.serve(transport, task_status=task_status)
 
 
 class _Callbacks:

@@ -17,6 +17,8 @@ class Changes:
     """
 
     def __init__(self, wanted: SubscriptionFilter) -> None:
+        self.resource = next(iter(wanted.resource_subscriptions or ()), None)
+        """The URI of the resource that is watched, if one is."""
         self._mailbox = Mailbox(wanted)
         self._wake = trio.Event()
         self._started = trio.Event()

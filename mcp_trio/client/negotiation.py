@@ -7,13 +7,16 @@ Nothing but openings is sent meanwhile, so no call is ever made twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import attrs
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.eras.negotiate import (
+    ANEW,
+    Known,
+    Reply,
     Step,
     best_common,
     classify,
@@ -22,11 +25,10 @@ from mcp_trio.eras.negotiate import (
     supported_by,
 )
 from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
-from mcp_trio.errors import MCPError, ProtocolError
+from mcp_trio.errors import MCPError, TransportError, UnauthorizedError, VersionMismatchError
 from mcp_trio.framing.param_headers import ParamHeader
 from mcp_trio.jsonrpc.messages import Notification
 from mcp_trio.session.session import Dispatcher
-from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 from mcp_trio.wire import (
     DiscoverResult,
     Implementation,
@@ -40,20 +42,48 @@ from mcp_trio.wire.meta import SERVER_INFO
 from mcp_trio.wire.revisions import BY_DATE
 
 
+@runtime_checkable
+class Listening(Protocol):
+    """A transport with a stream for what belongs to no request, as Streamable HTTP has one.
+
+    Told by its shape: importing the transport imports an HTTP client, which not every
+    client needs.
+    """
+
+    session_id: str | None
+    status: int | None
+
+    async def listen(self, headers: dict[str, str]) -> None:
+        """Open that stream."""
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class Agreed:
     """What client and server have agreed on, and what the server says of itself."""
 
+    step: Step
+    """The one that did it."""
     revision: Revision
     capabilities: ServerCapabilities
     server_info: Implementation | None = None
     instructions: str | None = None
 
 
+@attrs.frozen
+class Anew:
+    """This line leads nowhere: open another one and go on with a step."""
+
+    step: Step
+    error: MCPError
+    """What this line has come to."""
+
+
 @attrs.frozen(kw_only=True)
 class Negotiation:
     """One try to open a conversation. Leaves the session stamped for what was agreed on."""
 
+    transport: Transport
     session: Dispatcher
     options: ClientOptions
     declared: Callable[[Revision], JSONObject]
@@ -61,47 +91,71 @@ class Negotiation:
     mirrored: Callable[[str], tuple[ParamHeader, ...]]
     """The arguments of a tool that are headers, too."""
 
-    async def run(self, transport: Transport) -> Agreed:
-        """Find out the era.
+    async def run(self, step: Step, known: Known | None) -> Agreed | Anew:
+        """Find out the era, beginning with a step.
 
         Args:
-            transport: of the session.
+            step: what is sent first.
+            known: how the server was opened before, if the step is from there.
+
+        Returns:
+            What was agreed on, or that another line is needed.
 
         Raises:
             VersionMismatchError: no revision in common.
+            UnauthorizedError: the server wants to know first who asks, and says no more.
             MCPError: whatever the server answered the last opening with.
         """
         ours = self.options.revisions
         stateless = next((r for r in ours if r.stateless), None)
-        step = Step.INITIALIZE if stateless is None else Step.DISCOVER
-        error: MCPError | None = None
-        while step not in {Step.STATELESS, Step.HANDSHAKE, Step.FAIL}:
-            if step is Step.INITIALIZE:
-                return await self._initialize(transport)
+        if known is not None and known.revision.stateless:
+            stateless = known.revision
+        while True:
             try:
-                return await self._discover(cast("Revision", stateless))
-            except MCPError as failure:
-                error = failure
-                reply = classify(failure, ours)
-                stateless = best_common(supported_by(failure), ours) or stateless
+                if step in {Step.DISCOVER, Step.DISCOVER_AGAIN}:
+                    return await self._discover(cast("Revision", stateless), step)
+                return await self._initialize(step)
+            except MCPError as error:
+                reply = self._read(error)
+                stateless = best_common(supported_by(error), ours) or stateless
                 step = following(step, reply)
-                if step is Step.INITIALIZE and all(r.stateless for r in ours):
-                    raise
-        if error is not None and supported_by(error):
-            raise nothing_common(ours, supported_by(error)) from error
-        raise error or ProtocolError("the server's era could not be found out")
+                handshake = not all(r.stateless for r in ours)
+                if step is Step.FAIL or not (handshake or step is Step.DISCOVER_AGAIN):
+                    final = self._final(error, reply)
+                    if final is error:
+                        raise
+                    raise final from error
+                if step in ANEW:
+                    return Anew(step, error)
 
-    async def _discover(self, revision: Revision) -> Agreed:
+    def _read(self, error: MCPError) -> Reply:
+        status = self.transport.status if isinstance(self.transport, Listening) else None
+        return classify(error, self.options.revisions, status=status, ended=self.session.closed)
+
+    def _final(self, error: MCPError, reply: Reply) -> MCPError:
+        if reply is Reply.UNAUTHORIZED and isinstance(error, TransportError):
+            return UnauthorizedError(f"the server wants to know who asks: {error.message}")
+        if supported_by(error) and not isinstance(error, VersionMismatchError):
+            return nothing_common(self.options.revisions, supported_by(error))
+        return error
+
+    async def _discover(self, revision: Revision, step: Step) -> Agreed:
         self._stamp(revision)
         answer = await self.session.call("server/discover", timeout=self.options.opening_timeout)
         found = from_wire(answer, DiscoverResult, revision, where="result")
-        ours = (r for r in self.options.revisions if r.stateless)
-        chosen = best_common(found.supported_versions, ours) or revision
+        ours = self.options.revisions
+        chosen = best_common(found.supported_versions, (r for r in ours if r.stateless)) or revision
+        if chosen.date not in found.supported_versions and best_common(
+            found.supported_versions, ours
+        ):
+            # It answers the question, and says that it wants a handshake.
+            raise nothing_common((revision,), found.supported_versions)
         if chosen is not revision:
             self._stamp(chosen)
         told = (found.meta or {}).get(SERVER_INFO)
         info = cast("JSONObject", told) if isinstance(told, dict) else None
         return Agreed(
+            step=step,
             revision=chosen,
             capabilities=found.capabilities,
             server_info=None if info is None else from_wire(info, Implementation, chosen),
@@ -112,9 +166,9 @@ class Negotiation:
         info = to_wire(self.options.info, revision)
         self.session.stamp = StatelessStamp(revision, info, self.declared(revision), self.mirrored)
 
-    async def _initialize(self, transport: Transport) -> Agreed:
+    async def _initialize(self, step: Step) -> Agreed:
         handshake = [r for r in self.options.revisions if not r.stateless]
-        session = self.session
+        session, transport = self.session, self.transport
         session.stamp = HandshakeStamp(None)
         answer = await session.call(
             "initialize",
@@ -132,9 +186,10 @@ class Negotiation:
         stamp = session.stamp = HandshakeStamp(revision)
         initialized = Notification("notifications/initialized")
         await session.notify(initialized.method)
-        if isinstance(transport, StreamableHTTPTransport) and transport.session_id is not None:
+        if isinstance(transport, Listening) and transport.session_id is not None:
             await transport.listen(stamp.headers(initialized))
         return Agreed(
+            step=step,
             revision=revision,
             capabilities=found.capabilities,
             server_info=found.server_info,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
-import httpx2
 
+from mcp_trio.eras.negotiate import EraCache
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.wire import REVISIONS, Implementation, Revision
 from mcp_trio.wire.revisions import BY_DATE
+
+if TYPE_CHECKING:
+    import httpx2
 
 
 def _revisions(given: Iterable[Revision | str]) -> tuple[Revision, ...]:
@@ -57,6 +60,8 @@ class ClientOptions:
     """Seconds for a call that names no timeout of its own."""
     probe_timeout: float = 10.0
     """Seconds to wait for an answer while finding out the era."""
+    eras: EraCache = attrs.field(factory=EraCache)
+    """What is known of servers from before. The object may be shared between clients."""
     max_rounds: int = 16
     """Questions in a row that are answered in one call of the stateless era."""
     auth: Authorization | None = None

@@ -1,27 +1,35 @@
-"""From a URL to a transport: which scheme is which line, and the opening of it.
+"""From a target to a transport: which kind is which line, and the opening of it.
 
 The only place of the client that opens connections. `unix` and `tcp` carry one message per
-line (D5), `ws` and `wss` one per text frame, `http` and `https` are Streamable HTTP.
+line (D5), `ws` and `wss` one per text frame, `http` and `https` are Streamable HTTP, or HTTP+SSE
+where that is asked for; a list is a program. What a line needs is imported when a target has
+it: a program pays for the lines that it uses.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ssl
+import os
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import httpx2
 import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.options import Authorization
 from mcp_trio.errors import ConfigurationError, TransportError
+from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.lines import LineTransport
-from mcp_trio.transports.streamable_http import StreamableHTTPTransport
-from mcp_trio.transports.websocket import WebSocketTransport
+from mcp_trio.transports.memory import MemoryTransport
+from mcp_trio.transports.stdio_client import Command, program_line
+
+if TYPE_CHECKING:
+    import httpx2
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to reach a server."""
+_HTTP = frozenset({"http", "https"})
 _HOSTED = {"http": 80, "https": 443, "ws": 80, "wss": 443, "tcp": None}
 """Schemes with a host, and the port that goes without saying."""
 
@@ -42,40 +50,166 @@ def check_url(url: str) -> SplitResult:
             raise ConfigurationError(f"not of the form unix:///path: {url[:100]!r}")
     elif parts.scheme not in _HOSTED:
         known = ", ".join([*_HOSTED, "unix"])
-        raise ConfigurationError(f"not a URL of a scheme we know ({known}): {url[:100]!r}")
+        raise ConfigurationError(
+            f"not a URL of a scheme we know ({known}), and a command is a list: {url[:100]!r}"
+        )
     elif not parts.hostname or (port is None and _HOSTED[parts.scheme] is None):
         raise ConfigurationError(f"the URL lacks a host or a port: {url[:100]!r}")
     return parts
 
 
-async def open_url(
-    url: str, exits: contextlib.AsyncExitStack, auth: Authorization | None = None
-) -> Transport:
-    """Open the transport of a URL; what it needs is closed by `exits`.
+@runtime_checkable
+class Server(Protocol):
+    """A server of this process, such as an `MCPServer`."""
 
-    Raises:
-        ConfigurationError: see `check_url`.
-        TransportError: the server cannot be reached in time, or refuses a WebSocket.
-    """
-    parts = check_url(url)
-    if parts.scheme in {"http", "https"}:
-        client = httpx2.AsyncClient(
-            auth=None if auth is None else auth.bind(url),
-            timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            follow_redirects=False,
-            trust_env=False,
-        )
-        return StreamableHTTPTransport(url, await exits.enter_async_context(client))
+    async def serve(
+        self,
+        transport: Transport,
+        *,
+        task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve one client until it closes the line."""
+        ...
+
+
+Target: TypeAlias = "str | Sequence[str | os.PathLike[str]] | Command | Server | Transport"
+
+
+class Lines:
+    """The way to one server: opens the lines to it, one at a time."""
+
+    def __init__(self, target: Target, auth: Authorization | None = None) -> None:
+        """Make one; nothing is opened yet.
+
+        Raises:
+            ConfigurationError: a target of a kind we do not know, or one that takes no tokens.
+        """
+        if isinstance(target, str):
+            check_url(target)
+        elif isinstance(target, Sequence):
+            target = Command(target)
+        elif not _has_lines(target):
+            raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
+        self._target = target
+        self._auth = auth
+        self._used = False
+        if auth is not None and not self.older:
+            raise ConfigurationError("`auth` needs a target that is an http or https URL")
+
+    @property
+    def key(self) -> str | None:
+        """What the server is remembered by; None for one that lives as long as its line."""
+        match self._target:
+            case str() as url:
+                return urlsplit(url)._replace(query="", fragment="").geturl()
+            case Command() as command:
+                return repr((command.arguments, command.cwd))
+            case _:
+                return None
+
+    @property
+    def again(self) -> bool:
+        """Whether another line can be opened: a transport of the caller's is used up."""
+        return not self._used or not isinstance(self._target, Transport)
+
+    @property
+    def older(self) -> bool:
+        """Whether there is the older transport of HTTP beside the newer one."""
+        return isinstance(self._target, str) and urlsplit(self._target).scheme in _HTTP
+
+    @property
+    def restarts(self) -> int:
+        """Times in a row that a line which broke is opened again."""
+        return self._target.restarts if isinstance(self._target, Command) else 0
+
+    @contextlib.asynccontextmanager
+    async def open(self, *, older: bool = False) -> AsyncGenerator[Transport, None]:
+        """Open a line; afterwards everything that it needed is closed.
+
+        Args:
+            older: HTTP+SSE instead of Streamable HTTP.
+
+        Raises:
+            TransportError: the server cannot be reached in time, refuses a WebSocket, or is
+                a program that cannot be started.
+        """
+        self._used = True
+        async with contextlib.AsyncExitStack() as exits:
+            match self._target:
+                case str() as url:
+                    if self.older:
+                        auth = None if self._auth is None else self._auth.bind(url)
+                        yield await _open_http(url, exits, auth, older=older)
+                    else:
+                        yield await _open_url(url, exits)
+                case Command() as command:
+                    yield await exits.enter_async_context(program_line(command))
+                case Transport() as transport:
+                    yield transport
+                case server:
+                    yield await exits.enter_async_context(_served(server))
+
+
+def _has_lines(target: object) -> bool:
+    return isinstance(target, Command | Server | Transport)
+
+
+@contextlib.asynccontextmanager
+async def _served(server: Server) -> AsyncGenerator[Transport, None]:
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_serve, server, theirs)
+        yield ours
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(
+    server: Server,
+    transport: Transport,
+    *,
+    task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    await server.serve(transport, task_status=task_status)
+
+
+async def _open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
+    parts = urlsplit(url)
     stream = await _connect(parts, exits)
     if parts.scheme not in {"ws", "wss"}:
         return LineTransport(stream, stream)
+    from mcp_trio.transports.websocket import WebSocketTransport  # noqa: PLC0415 - on demand
+
     path = parts.path or "/"
     socket = WebSocketTransport(
         stream, parts.netloc.rpartition("@")[2], f"{path}?{parts.query}" if parts.query else path
     )
     await socket.open()
     return socket
+
+
+async def _open_http(
+    url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
+) -> Transport:
+    client = await exits.enter_async_context(_http_client(auth))
+    if older:
+        from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
+
+        return HTTPSSETransport(url, client)
+    from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
+
+    return StreamableHTTPTransport(url, client)
+
+
+def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+    import httpx2  # noqa: PLC0415 - on demand
+
+    return httpx2.AsyncClient(
+        auth=auth,
+        timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        follow_redirects=False,
+        trust_env=False,
+    )
 
 
 async def _connect(parts: SplitResult, exits: contextlib.AsyncExitStack) -> trio.abc.Stream:
@@ -91,6 +225,8 @@ async def _connect(parts: SplitResult, exits: contextlib.AsyncExitStack) -> trio
             exits.push_async_callback(trio.aclose_forcefully, stream)
             if parts.scheme != "wss":
                 return stream
+            import ssl  # noqa: PLC0415 - on demand
+
             secure = trio.SSLStream(
                 stream, ssl.create_default_context(), server_hostname=host, https_compatible=True
             )

@@ -30,8 +30,6 @@ from collections.abc import Callable
 from typing import cast
 
 import attrs
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mcp_trio.errors import ConfigurationError, InvalidParamsError, MCPError
 from mcp_trio.jsonrpc import codec
@@ -79,6 +77,11 @@ class KeyRing:
         """
         if any(len(key) != KEY_BYTES for key in keys):
             raise ConfigurationError(f"a state key has {KEY_BYTES} bytes")
+        # Slow to import, and clients need none of it: when there is a server, not in a request.
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+        self._cipher, self._refusal = AESGCM, InvalidTag
         keys = keys or (os.urandom(KEY_BYTES),)
         self._first = keys[0]
         # Of two keys with one id the newer one is used; the id only saves trying them all.
@@ -88,7 +91,7 @@ class KeyRing:
         """Encrypt a payload for whoever presents the same `bound` bytes."""
         salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
         head = _FORMAT + _key_id(self._first) + salt + nonce
-        sealed = AESGCM(_derive(self._first, salt)).encrypt(nonce, payload, head + bound)
+        sealed = self._cipher(_derive(self._first, salt)).encrypt(nonce, payload, head + bound)
         return _encode(head + sealed)
 
     def open(self, text: str, bound: bytes) -> bytes:
@@ -104,9 +107,9 @@ class KeyRing:
             raise StateError
         head, salt = data[:_HEAD], data[_HEAD - _NONCE - _SALT : _HEAD - _NONCE]
         try:
-            cipher = AESGCM(_derive(key, salt))
+            cipher = self._cipher(_derive(key, salt))
             return cipher.decrypt(head[-_NONCE:], data[_HEAD:], head + bound)
-        except InvalidTag:
+        except self._refusal:
             raise StateError from None
 
 

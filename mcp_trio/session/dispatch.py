@@ -36,7 +36,6 @@ from mcp_trio.session.context import Context, Exchange
 from mcp_trio.session.middleware import Authorizer, Middleware, demand, onion
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire.converter import from_wire
-from mcp_trio.wire.methods import Method
 from mcp_trio.wire.rounds import ROUND_METHODS, InputRequiredResult, InputResponseParams
 
 logger = logging.getLogger("mcp_trio.session")
@@ -133,7 +132,7 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
     method, request = admitted.method, admitted.request
     try:
         result = await _handle(service, admitted, context)
-        _check_result(method, result)
+        _check_result(admitted, result)
         return Result(request.id, admitted.era.seal(method, result, service.facts))
     except MCPError as error:
         return error_message(request.id, admitted.era.fault(_of_handler(error)))
@@ -153,10 +152,13 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
         return error_message(request.id, handler_failed(method.name, rest))
 
 
-def _check_result(method: Method, result: object) -> None:
+def _check_result(admitted: Admitted, result: object) -> None:
     """Notice a handler or middleware that returned what is no result of the method."""
+    method = admitted.method
     wanted = method.result
-    if wanted is None or isinstance(result, (wanted, InputRequiredResult)):
+    if wanted is None or isinstance(result, wanted):
+        return
+    if isinstance(result, InputRequiredResult) and _asks_in_rounds(admitted):
         return
     raise TypeError(f"{method.name} needs a {wanted.__name__}, not a {type(result).__name__}")
 
@@ -207,11 +209,15 @@ def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
     """Choose how this request asks."""
     if not admitted.era.revision.stateless:
         return LiveAsking(context.exchange)
-    if admitted.method.name not in ROUND_METHODS:
+    if not _asks_in_rounds(admitted):
         return Asking()
     # As the transport knows him: no layer has run yet.
     caller = _subject(context)
     return RoundAsking(context.exchange, partial(_open_round, service, admitted, caller))
+
+
+def _asks_in_rounds(admitted: Admitted) -> bool:
+    return admitted.era.revision.stateless and admitted.method.name in ROUND_METHODS
 
 
 def _subject(context: Context) -> str | None:

@@ -166,9 +166,9 @@ class Dispatcher:
                     self._nursery = requests
                     task_status.started()
                     try:
-                        await self._read()
+                        why = await self._read()
                         await self._drain()
-                        self._end(TransportError("the peer closed the line before it answered"))
+                        self._end(TransportError(why))
                     finally:
                         # While the nursery still is: nothing may be spawned afterwards.
                         self._end(TransportClosedError("the session is closed"))
@@ -178,15 +178,16 @@ class Dispatcher:
                     await self.transport.aclose()
                 outer.cancel_scope.cancel()
 
-    async def _read(self) -> None:
+    async def _read(self) -> str:
+        """Read until the line ends; why it did, if the transport knows."""
         try:
             while True:
                 # A peer that asks faster than it reads our answers has to wait for them.
                 while self._tasks > 2 * self.limits.max_in_flight:
                     await self._room.park()
                 self.feed(await self.transport.receive())
-        except trio.EndOfChannel:
-            pass
+        except trio.EndOfChannel as end:
+            return str(end) or "the peer closed the line before it answered"
 
     async def _drain(self) -> None:
         if self._tasks and self.limits.drain_on_eof:
@@ -216,6 +217,11 @@ class Dispatcher:
             self._doom(inbound)
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended; nothing can be sent any more."""
+        return self._closed is not None
 
     def statistics(self) -> SessionStatistics:
         """Count what is going on."""

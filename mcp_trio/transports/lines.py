@@ -6,18 +6,23 @@ Takes the streams as arguments and opens none. A message goes out whole or not a
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeGuard
 
 import trio
 import trio.abc
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import INVALID_REQUEST, ErrorCode
+from mcp_trio.errors import INVALID_REQUEST, ErrorCode, TransportError
 from mcp_trio.framing.lines import LineDecoder, Oversized
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Malformed, Message
 from mcp_trio.transports.outbox import MAX_BUFFER, Outbox
 from mcp_trio.wire.basic import RequestId
+
+logger = logging.getLogger("mcp_trio.transports")
 
 MAX_LINE = 16 * 1024 * 1024
 CHUNK = 65536
@@ -107,3 +112,77 @@ class LineTransport:
         finally:
             await self._outgoing.aclose()
             await self._incoming.aclose()
+
+
+class ProgramLine(LineTransport):
+    """A line to a program, which may print other things and may die.
+
+    What it says that is no message is skipped: nobody there would read an error about it. When
+    the line ends, or a message cannot be written, the error tells how the program ended.
+    """
+
+    def __init__(
+        self,
+        incoming: trio.abc.ReceiveStream,
+        outgoing: trio.abc.SendStream,
+        *,
+        fate: Callable[[], Awaitable[str]],
+        on_noise: Callable[[str], object] | None = None,
+        max_line: int = MAX_LINE,
+    ) -> None:
+        """Make one.
+
+        Args:
+            incoming: what the program prints.
+            outgoing: what it reads.
+            fate: says how the program ended. Called when its output has ended; bounded in time.
+            on_noise: called with each line that was skipped, undecodable bytes replaced. It
+                must not block; what it raises is logged.
+            max_line: bytes; a longer line is skipped.
+        """
+        super().__init__(incoming, outgoing, max_line=max_line)
+        self._fate = fate
+        self._on_noise = on_noise
+
+    async def send(self, envelope: Envelope) -> None:
+        """Queue one line; waits while too much is queued already."""
+        try:
+            await super().send(envelope)
+        except TransportError as error:
+            raise TransportError(await self._fate()) from error
+
+    async def receive(self) -> Envelope:
+        """Wait for a message.
+
+        Raises:
+            trio.EndOfChannel: the program has closed its output; says how it ended.
+        """
+        try:
+            while True:
+                envelope = await super().receive()
+                if not _is_noise(envelope.message):
+                    return envelope
+        except trio.EndOfChannel as end:
+            raise trio.EndOfChannel(await self._fate()) from end
+
+    def _read(self, line: bytes | Oversized) -> Message:
+        message = super()._read(line)
+        if _is_noise(message):
+            text = message.reason if isinstance(line, Oversized) else line.decode(errors="replace")
+            self._report(text)
+        return message
+
+    def _report(self, text: str) -> None:
+        logger.warning("the program said what is no message: %.200r", text)
+        if self._on_noise is not None:
+            try:
+                self._on_noise(text)
+            except Exception:
+                logger.exception("the callback for what is no message failed")
+
+
+def _is_noise(message: Message) -> TypeGuard[Malformed]:
+    """Tell whether nobody waits for it: a broken answer or request with an id is no noise."""
+    if not isinstance(message, Malformed) or message.lost is not None:
+        return False
+    return message.answer is None or message.answer.id is None

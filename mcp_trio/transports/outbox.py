@@ -43,7 +43,7 @@ class Outbox:
         self._room = trio.lowlevel.ParkingLot()
         self._work = trio.lowlevel.ParkingLot()
         self._pumped: trio.Event | None = None
-        """Set when the pump has ended; None while it was never started."""
+        """Set when the pump has ended; None while there is none, and nothing half written."""
         self._broken: BaseException | None = None
         self.closed = False
         """True once `close` was called."""
@@ -105,23 +105,32 @@ class Outbox:
         self._work.unpark_all()
 
     async def pump(self, write: Write) -> None:
-        """Write what is queued until the box is closed and empty, or writing fails."""
-        self._pumped = trio.Event()
+        """Write what is queued until the box is closed and empty, or writing fails.
+
+        Being cancelled between two writes loses nothing: `flush` still writes the rest.
+        """
+        pumped = self._pumped = trio.Event()
+        writing = False
         try:
             while self._broken is None and (self._items or not self.closed):
                 if not self._items:
                     await self._work.park()
                     continue
+                await trio.lowlevel.checkpoint_if_cancelled()  # while they are still here
                 batch = list(self._items)
                 self._items.clear()
+                writing = True
                 await write(batch)
+                writing = False
                 self._waiting -= sum(map(len, batch))
                 self._room.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             self.fail(error)
         finally:
             self._room.unpark_all()
-            self._pumped.set()
+            pumped.set()
+            if self._pumped is pumped and not writing:
+                self._pumped = None
 
     def close(self) -> None:
         """Take nothing more; what is queued is still written."""
@@ -133,7 +142,7 @@ class Outbox:
         """Close the box and wait until the peer has taken what was queued.
 
         Args:
-            write: used when no pump was ever started.
+            write: used when no pump runs.
             timeout: seconds.
 
         Returns:

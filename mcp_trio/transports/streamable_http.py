@@ -58,6 +58,8 @@ class StreamableHTTPTransport:
         self._stream: trio.CancelScope | None = None
         self.session_id: str | None = None
         """The session the server assigned, None where there is none."""
+        self.status: int | None = None
+        """HTTP status of the answer to the newest request; None while there is none."""
 
     async def pump(self) -> None:
         """Hold the tasks of the running POSTs until closed."""
@@ -100,6 +102,7 @@ class StreamableHTTPTransport:
     async def _request(
         self, id_: RequestId, body: bytes, headers: dict[str, str], scope: trio.CancelScope
     ) -> None:
+        self.status = None
         try:
             with scope:
                 place = _Place()
@@ -154,6 +157,7 @@ class StreamableHTTPTransport:
         self, id_: RequestId, response: httpx2.Response, decoder: SSEDecoder
     ) -> str | None:
         """Take a response in. None if the request is settled, else why it is not."""
+        self.status = response.status_code
         if SESSION_ID in response.headers and response.is_success:
             self.session_id = response.headers[SESSION_ID]
         media = response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -1,5 +1,6 @@
 """The client of the command line, as its user runs it: a process, its output, its status."""
 
+import contextlib
 import json
 import os
 import signal
@@ -75,11 +76,32 @@ async def mcp(*arguments, stdin=b""):
         )
 
 
-@pytest.fixture
-async def url(nursery):
+@contextlib.asynccontextmanager
+async def served():
+    """Have the server at a URL."""
     server, *_ = make_server()
-    (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
-    return url
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
+        yield url
+        nursery.cancel_scope.cancel()
+
+
+@contextlib.asynccontextmanager
+async def running(*arguments):
+    """Have the command running, with pipes for what it says."""
+    command = [sys.executable, "-m", "mcp_trio", *arguments]
+    process = await trio.lowlevel.open_process(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with trio.fail_after(30):
+        try:
+            async with process.stdout, process.stderr:
+                yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
 
 
 async def lines(*arguments):
@@ -94,46 +116,55 @@ async def as_json(*arguments):
     return json.loads(done.stdout)
 
 
-async def test_probing_says_what_a_server_speaks_and_offers(url):
-    found = await as_json("probe", url)
-    assert (found["revision"], found["era"]) == (REVISIONS[0].date, "stateless")
-    assert (found["server"]["name"], found["instructions"]) == ("demo", "Be brief")
-    assert set(found["capabilities"]) >= {"tools", "prompts", "resources"}
-    assert found["connect_ms"] > 0
-    assert found["ping_ms"] > 0
-    said = await lines("probe", url, "--revision", "2025-06-18")
-    assert any("2025-06-18 (handshake)" in line for line in said)
+async def test_probing_says_what_a_server_speaks_and_offers():
+    async with served() as url:
+        found = await as_json("probe", url)
+        assert (found["revision"], found["era"]) == (REVISIONS[0].date, "stateless")
+        assert (found["server"]["name"], found["instructions"]) == ("demo", "Be brief")
+        assert set(found["capabilities"]) >= {"tools", "prompts", "resources"}
+        assert found["connect_ms"] > 0
+        assert found["ping_ms"] > 0
+        said = await lines("probe", url, "--revision", "2025-06-18")
+        assert any("2025-06-18 (handshake)" in line for line in said)
 
 
-async def test_everything_is_listed(url):
-    said = await lines("list", url)
-    assert said[0].split() == ["add", "Add", "two", "numbers."]
-    assert [tool["name"] for tool in await as_json("list", url)][:2] == ["add", "say"]
-    assert (await lines("list", url, "prompts"))[0].startswith("greet")
-    assert (await as_json("list", url, "resources"))[0]["uri"] == "note:///a"
-    assert (await as_json("list", url, "templates"))[0]["uriTemplate"] == "note:///{name}/bytes"
+async def test_everything_is_listed():
+    async with served() as url:
+        said = await lines("list", url)
+        assert said[0].split() == ["add", "Add", "two", "numbers."]
+        assert [tool["name"] for tool in await as_json("list", url)][:2] == ["add", "say"]
+        assert (await lines("list", url, "prompts"))[0].startswith("greet")
+        assert (await as_json("list", url, "resources"))[0]["uri"] == "note:///a"
+        assert (await as_json("list", url, "templates"))[0]["uriTemplate"] == "note:///{name}/bytes"
 
 
-async def test_a_tool_is_called_with_arguments_in_the_types_it_wants(url):
-    assert await lines("call", url, "add", "--arg", "a=41") == ["42"]
-    assert await lines("call", url, "add", "--args", '{"a": 1}', "-a", "b=2") == ["3"]
-    # A text that looks like a number stays a text where a text is wanted.
-    assert await lines("call", url, "say", "-a", "text=123") == ["said 123"]
-    assert (await as_json("call", url, "add", "-a", "a=1"))["structuredContent"] == {"result": 2}
-    assert await lines("call", url, "picture") == ["[image, image/png, 8 bytes]"]
+async def test_a_tool_is_called_with_arguments_in_the_types_it_wants():
+    async with served() as url:
+        assert await lines("call", url, "add", "--arg", "a=41") == ["42"]
+        assert await lines("call", url, "add", "--args", '{"a": 1}', "-a", "b=2") == ["3"]
+        # A text that looks like a number stays a text where a text is wanted.
+        assert await lines("call", url, "say", "-a", "text=123") == ["said 123"]
+        assert (await as_json("call", url, "add", "-a", "a=1"))["structuredContent"] == {
+            "result": 2
+        }
+        assert await lines("call", url, "picture") == ["[image, image/png, 8 bytes]"]
 
 
-async def test_progress_is_shown_beside_the_result(url):
-    done = await mcp("call", url, "say", "-a", "text=x")
-    assert done.stdout.decode() == "said x\n"
-    assert "1/2 half way" in done.stderr.decode()
+async def test_progress_is_shown_beside_the_result():
+    async with served() as url:
+        done = await mcp("call", url, "say", "-a", "text=x")
+        assert done.stdout.decode() == "said x\n"
+        assert "1/2 half way" in done.stderr.decode()
 
 
-async def test_resources_and_prompts_are_read(url):
-    assert await lines("read", url, "note:///a") == ["Buy milk"]
-    assert await lines("read", url, "note:///x/bytes") == ["[application/octet-stream, 3 bytes]"]
-    assert (await as_json("read", url, "note:///a"))[0]["text"] == "Buy milk"
-    assert await lines("prompt", url, "greet", "-a", "name=Ada") == ["user: Greet Ada"]
+async def test_resources_and_prompts_are_read():
+    async with served() as url:
+        assert await lines("read", url, "note:///a") == ["Buy milk"]
+        assert await lines("read", url, "note:///x/bytes") == [
+            "[application/octet-stream, 3 bytes]"
+        ]
+        assert (await as_json("read", url, "note:///a"))[0]["text"] == "Buy milk"
+        assert await lines("prompt", url, "greet", "-a", "name=Ada") == ["user: Greet Ada"]
 
 
 @pytest.mark.parametrize(
@@ -147,20 +178,22 @@ async def test_resources_and_prompts_are_read(url):
         (["call", "URL", "add", "--args", "[1]"], 2, "JSON object"),
         (["call", "URL", "add", "--args", "{"], 2, "no JSON"),
         (["probe", "ftp://x"], 2, "scheme"),
-        (["probe", "http://127.0.0.1:9/mcp"], 1, "refused"),
+        (["probe", "http://127.0.0.1:9/mcp"], 1, "connect"),
         (["list", "URL", "nothings"], 2, "nothings"),
     ],
 )
-async def test_what_goes_wrong_is_told_in_a_line_and_by_the_status(url, arguments, status, text):
-    done = await mcp(*(url if part == "URL" else part for part in arguments))
-    assert done.returncode == status
-    assert text.lower() in done.stderr.decode().lower()
-    assert "Traceback" not in done.stderr.decode()
+async def test_what_goes_wrong_is_told_in_a_line_and_by_the_status(arguments, status, text):
+    async with served() as url:
+        done = await mcp(*(url if part == "URL" else part for part in arguments))
+        assert done.returncode == status
+        assert text.lower() in done.stderr.decode().lower()
+        assert "Traceback" not in done.stderr.decode()
 
 
-async def test_a_tool_that_fails_says_so_on_standard_output(url):
-    done = await mcp("call", url, "fail")
-    assert (done.returncode, done.stdout.decode()) == (1, "it never works\n")
+async def test_a_tool_that_fails_says_so_on_standard_output():
+    async with served() as url:
+        done = await mcp("call", url, "fail")
+        assert (done.returncode, done.stdout.decode()) == (1, "it never works\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -168,17 +201,12 @@ async def test_an_interrupt_cancels_the_call_on_the_server_and_says_so(number):
     server, began, ended = make_server()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
-        command = [sys.executable, "-m", "mcp_trio", "call", url, "hold"]
-        process = await trio.lowlevel.open_process(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        with trio.fail_after(30):
+        async with running("call", url, "hold") as process:
             await began.wait()
             process.send_signal(number)
             await ended.wait()
             assert await process.wait() == 130
             assert b"cancelled" in await process.stderr.receive_some()
-        await process.aclose()
         nursery.cancel_scope.cancel()
 
 
@@ -186,15 +214,10 @@ async def test_changes_are_printed_as_they_come():
     server, *_ = make_server()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
-        command = [sys.executable, "-m", "mcp_trio", "listen", url, "--count", "1", "--json"]
-        process = await trio.lowlevel.open_process(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        with trio.fail_after(30):
+        async with running("listen", url, "--count", "1", "--json") as process:
             assert b"listening" in await process.stderr.receive_some()
             server.add_tool(lambda: "x", name="another")
             told = json.loads(await process.stdout.receive_some())
             assert told == {"method": "notifications/tools/list_changed"}
             assert await process.wait() == 0
-        await process.aclose()
         nursery.cancel_scope.cancel()

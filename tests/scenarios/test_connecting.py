@@ -1,5 +1,6 @@
 """What a client sees when the connection itself is the problem."""
 
+import contextlib
 from typing import Annotated
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 import trio
 
 from mcp_trio import ClientOptions, MCPClient, MCPError, MCPServer, RemoteError, ServerOptions
+from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import (
     AlreadyConnectedError,
     ConfigurationError,
@@ -16,6 +18,7 @@ from mcp_trio.errors import (
 )
 from mcp_trio.jsonrpc.messages import Error, Request, Result
 from mcp_trio.testing import MemoryTransport, ScriptedPeer
+from mcp_trio.transports.lines import LineTransport
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.http.tools import make_server
 
@@ -169,10 +172,124 @@ async def test_connecting_twice_and_using_it_unconnected_are_errors():
         await client.__aenter__()
 
 
-async def test_a_target_that_is_no_url_is_refused():
-    with pytest.raises(ConfigurationError):
-        MCPClient("ftp://example.com")
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("ftp://example.com", "not a URL of a scheme we know"),
+        ("python server.py", "a command is a list"),
+        ([], "list of text"),
+        (b"python", "list of text"),
+        (["python", 3], "list of text"),
+        (7, "not a URL, a command, a server or a transport"),
+        (None, "not a URL, a command, a server or a transport"),
+    ],
+)
+async def test_a_target_that_is_none_is_refused(target, told):
+    with pytest.raises(ConfigurationError, match=told):
+        MCPClient(target)
     await trio.lowlevel.checkpoint()
+
+
+# -- the order of closing --------------------------------------------------------------
+
+
+async def works(client):
+    result = await client.call_tool("add", {"a": 1, "b": 1})
+    return result.structured_content == {"result": 2}
+
+
+async def test_closing_in_the_order_of_opening_says_what_to_do_and_closes_nothing():
+    server, _ = make_server()
+    first, second = MCPClient(server), MCPClient(server)
+    await first.__aenter__()
+    await second.__aenter__()
+    with pytest.raises(RuntimeError, match="closed before it"):
+        await first.__aexit__(None, None, None)
+    assert await works(first)
+    assert await works(second)
+    await second.__aexit__(None, None, None)
+    assert await works(first)
+    await first.__aexit__(None, None, None)
+
+
+async def test_another_task_may_use_a_client_and_is_told_that_it_cannot_close_it():
+    server, _ = make_server()
+    client = MCPClient(server)
+
+    async def other():
+        assert await works(client)
+        with pytest.raises(RuntimeError, match="by the task that opened it"):
+            await client.__aexit__(None, None, None)
+        assert await works(client)
+
+    async with client, trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+
+
+async def test_clients_may_be_handed_from_one_exit_stack_to_another():
+    server, _ = make_server()
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(MCPClient(server)) for _ in range(2)]
+        taken_over = stack.pop_all()
+    for client in clients:
+        assert await works(client)
+    await taken_over.aclose()
+    for client in clients:
+        with pytest.raises(TransportClosedError):
+            await works(client)
+
+
+async def test_clients_in_tasks_of_their_own_are_closed_in_any_order():
+    server, _ = make_server()
+    closed = []
+
+    async def use(name, until, then):
+        async with MCPClient(server) as client:
+            await until.wait()
+            assert await works(client)
+        closed.append(name)
+        then.set()
+
+    first, second, done = trio.Event(), trio.Event(), trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(use, "first", first, second)
+        nursery.start_soon(use, "second", second, done)
+        first.set()
+    assert closed == ["first", "second"]
+
+
+async def test_a_server_that_hangs_up_on_the_question_is_called_again():
+    heard = []
+
+    async def serve(stream):
+        line = LineTransport(stream, stream)
+        message = (await line.receive()).message
+        heard.append(message.method)
+        if message.method == "initialize":
+            await line.send(Envelope(Result(message.id, INITIALIZED)))
+        await line.aclose()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        async with MCPClient(f"tcp://127.0.0.1:{port}") as client:
+            assert client.revision is R2025_11_25
+        nursery.cancel_scope.cancel()
+    assert heard == ["server/discover", "initialize"]
+
+
+async def test_a_transport_of_the_callers_cannot_be_opened_again():
+    ours, theirs = MemoryTransport.pair()
+
+    async def hang_up():
+        await theirs.receive()
+        await theirs.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hang_up)
+        with pytest.raises(TransportError, match="closed the line"):
+            await MCPClient(ours).__aenter__()
 
 
 @pytest.mark.parametrize("step", range(1, 45))

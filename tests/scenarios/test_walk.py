@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
+import os
 import sys
 from collections import Counter
 from copy import deepcopy
@@ -19,9 +19,10 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import ClientCallbacks, ClientOptions, MCPClient, MemoryTransport
+from mcp_trio import ClientCallbacks, ClientOptions, Command, MCPClient, MemoryTransport
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
-from mcp_trio.transports.lines import LineTransport
+from mcp_trio.transports.lines import LineTransport, ProgramLine
+from mcp_trio.transports.stdio_client import running
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 from mcp_trio.wire import REVISIONS, TextContent
 from mcp_trio.wire.meta import LOG_LEVEL, PROTOCOL_VERSION, SUBSCRIPTION_ID
@@ -60,6 +61,10 @@ class OverheardMemory(Overheard, MemoryTransport):
 
 
 class OverheardLines(Overheard, LineTransport):
+    pass
+
+
+class OverheardProgram(Overheard, ProgramLine):
     pass
 
 
@@ -184,24 +189,16 @@ async def over_http(books_are_closed):
 @contextlib.asynccontextmanager
 async def in_a_process():
     """Start the server as a program; afterwards it must have ended well by itself."""
-    process = await trio.lowlevel.open_process(
-        [sys.executable, walk_server.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        yield OverheardLines(process.stdout, process.stdin)
+    said = []
+    # Of the environment only where this package is found.
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, walk_server.__file__]
+    async with running(Command(command, env=env, stderr=said.append, grace=10.0)) as program:
+        yield OverheardProgram(program.stdout, program.stdin, fate=program.fate)
         with trio.fail_after(10):
-            said = b"".join([chunk async for chunk in process.stderr])
-            assert await process.wait() == 0, said.decode()
-        assert not any(json.loads(said).values()), said.decode()
-    finally:
-        if process.returncode is None:
-            process.kill()
-        with trio.CancelScope(shield=True):
-            await process.stderr.aclose()
-            await process.wait()
+            await program.wait()
+            assert "exit status 0" in await program.fate(), said
+        assert not any(json.loads("".join(said)).values()), said
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ import trio.testing
 
 from mcp_trio import ClientCallbacks, Context, MCPServer, NotFoundError, RemoteError
 from mcp_trio.errors import InvalidParamsError
+from mcp_trio.events import RequestCompleted
 from mcp_trio.wire import CallToolResult, TextContent
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
+from mcp_trio.wire.rounds import InputRequiredResult
 from tests.scenarios.manifest import in_worlds
 from tests.scenarios.worlds import WORLDS, world
 
@@ -215,3 +217,83 @@ async def test_a_context_it_made_reaches_the_handler():
     async with world(server, "memory", R2026_07_28) as client:
         await client.call_tool("who")
     assert seen == [{"mine": 1}]
+
+
+@both_eras
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "ping"])
+async def test_a_question_is_a_result_only_where_there_are_such(revision, method, caplog):
+    server = make_server()
+
+    @server.middleware
+    async def ask(context: Context, call_next):
+        if context.method != method:
+            return await call_next(context)
+        return InputRequiredResult(request_state="mine")
+
+    async with world(server, "memory", revision) as client:
+        if revision.stateless and method == "ping":
+            return  # there is none
+        call = client.session.call(method, {"name": "add", "arguments": {"a": 1, "b": 1}})
+        if revision.stateless and method == "tools/call":
+            assert (await call)["requestState"] == "mine"
+            return
+        with pytest.raises(RemoteError) as caught:
+            await call
+        assert caught.value.rpc_code == -32603
+    assert "not a InputRequiredResult" in caplog.text
+
+
+@everywhere
+async def test_one_that_calls_twice_or_not_in_time_leaves_nothing(transport, revision):
+    server, late = make_server(), []
+
+    async def in_the_background(context, call_next):
+        late.append(await call_next(context))
+
+    async with trio.open_nursery() as outside:
+
+        @server.middleware
+        async def layer(context: Context, call_next):
+            if context.target == "twice":
+                context.params = attrs.evolve(context.params, name="add")
+                results = [await call_next(context) for _ in range(2)]
+                return results[1]
+            if context.target == "later":
+                context.params = attrs.evolve(context.params, name="add")
+                outside.start_soon(in_the_background, context, call_next)
+                return CallToolResult(content=[TextContent(text="not waited for")])
+            return await call_next(context)
+
+        async with world(server, transport, revision) as client:
+            for name, text in (("twice", "4"), ("later", "not waited for")):
+                result = await client.call_tool(name, {"a": 2, "b": 2})
+                assert result.content[0].text == text
+    assert late[0].content[0].text == "4"
+
+
+@both_eras
+async def test_one_that_swallows_the_cancellation_does_not_answer_for_it(revision):
+    server, began = MCPServer("s"), trio.Event()
+
+    @server.tool
+    async def hold() -> None:
+        began.set()
+        await trio.sleep_forever()
+
+    @server.middleware
+    async def stubborn(context: Context, call_next):
+        try:
+            return await call_next(context)
+        except trio.Cancelled:
+            return CallToolResult(content=[TextContent(text="all is well")])
+
+    seen = []
+    async with world(server, "memory", revision) as client:
+        with server.events.attach(seen.append):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "hold")
+                await began.wait()
+                nursery.cancel_scope.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+        assert client.session.statistics().late_answers == 0
+    assert [e.outcome for e in seen if isinstance(e, RequestCompleted)] == ["cancelled"]

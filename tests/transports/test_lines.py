@@ -1,10 +1,14 @@
+import logging
+
+import pytest
 import trio
 import trio.testing
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.jsonrpc.messages import Malformed, Notification, Request
+from mcp_trio.errors import TransportClosedError, TransportError
+from mcp_trio.jsonrpc.messages import Malformed, Notification, Request, Result
 from mcp_trio.testing import check_transport
-from mcp_trio.transports.lines import LineTransport
+from mcp_trio.transports.lines import LineTransport, ProgramLine
 
 
 def _pair(**options):
@@ -77,3 +81,102 @@ async def test_closing_writes_out_what_was_sent():
         for number in range(20):
             assert (await right.receive()).message.params == {"number": number}
     await right.aclose()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_closing_writes_out_what_was_sent_also_when_the_writer_was_cancelled(turns):
+    left, right = _pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(left.pump)
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+        await left.send(Envelope(Notification("n")))
+        nursery.cancel_scope.cancel()
+    await left.aclose()
+    assert (await right.receive()).message == Notification("n")
+    await right.aclose()
+
+
+# -- the line of a program -------------------------------------------------------------
+
+
+async def fate():
+    await trio.lowlevel.checkpoint()
+    return "it has had its day"
+
+
+def _program(data=b"", **options):
+    """A line to a program that has printed this and ended."""
+    printed = trio.testing.MemoryReceiveStream()
+    reading, read = trio.testing.memory_stream_one_way_pair()
+    printed.put_data(data)
+    printed.put_eof()
+    return ProgramLine(printed, reading, fate=fate, **options), read
+
+
+async def test_the_line_of_a_program_passes_the_battery(autojump_clock):
+    async def make():
+        left_out, right_in = trio.testing.lockstep_stream_one_way_pair()
+        right_out, left_in = trio.testing.lockstep_stream_one_way_pair()
+        left = ProgramLine(left_in, left_out, fate=fate)
+        return left, ProgramLine(right_in, right_out, fate=fate)
+
+    await check_transport(make)
+
+
+NOISE = [
+    (b"Listening on port 3000", "Listening on port 3000"),
+    (b"\xff\xfe", "\ufffd\ufffd"),
+    (b'{"level": "info", "text": "hello"}', '{"level": "info", "text": "hello"}'),
+    (b"[]", "[]"),
+    (b"null", "null"),
+    (b'{"jsonrpc": "2.0", "result": {}}', '{"jsonrpc": "2.0", "result": {}}'),
+    (b"x" * 200, "Invalid request: a line is longer than 100 bytes"),
+]
+
+
+async def test_what_is_no_message_is_skipped_logged_and_reported(caplog):
+    good = b'{"jsonrpc":"2.0","method":"n"}'
+    printed = b"".join(noise + b"\n" + good + b"\n" for noise, _ in NOISE)
+    heard = []
+    line, _ = _program(printed, on_noise=heard.append, max_line=100)
+    for _ in NOISE:
+        assert (await line.receive()).message == Notification("n")
+    with pytest.raises(trio.EndOfChannel, match="had its day"):
+        await line.receive()
+    assert heard == [text for _, text in NOISE]
+    logged = [r.levelno for r in caplog.records if "is no message" in r.getMessage()]
+    assert logged == [logging.WARNING] * len(NOISE)
+    await line.aclose()
+
+
+async def test_a_failing_callback_for_noise_ends_nothing(caplog):
+    def fail(text):
+        raise KeyError(text)
+
+    line, _ = _program(b'what?\n{"jsonrpc":"2.0","id":1,"result":{}}\n', on_noise=fail)
+    assert (await line.receive()).message == Result(1, {})
+    assert "KeyError" in caplog.text
+    await line.aclose()
+
+
+async def test_a_broken_answer_is_no_noise_for_somebody_waits_for_it():
+    line, _ = _program(b'{"jsonrpc":"2.0","id":1,"result":7}\n')
+    message = (await line.receive()).message
+    assert isinstance(message, Malformed)
+    assert message.lost == 1
+    await line.aclose()
+
+
+async def test_a_message_that_cannot_be_written_says_how_the_program_ended(autojump_clock):
+    line, read = _program()
+    await read.aclose()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(line.pump)
+        await line.send(Envelope(Notification("n")))
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(TransportError, match="had its day"):
+            await line.send(Envelope(Notification("n")))
+    await line.aclose()
+    with pytest.raises(TransportClosedError):
+        await line.send(Envelope(Notification("n")))
