@@ -349,7 +349,7 @@ class Authorizer(httpx2.Auth):
                 if not outcome.refreshed:
                     self._asked = outcome.grant.scopes
             with trio.move_on_after(SAVE_TIMEOUT, shield=True):
-                await self._settings.choices.store.save_grant(self._url, self._grant)
+                await _kept(self._settings.choices.store.save_grant(self._url, self._grant))
 
 
 async def _performed(flow: Flow[T], hands: _Hands) -> T:
@@ -382,7 +382,7 @@ class _Hands:
             case LoadClient(issuer):
                 return await store.load_client(issuer)
             case SaveClient(issuer, client):
-                await store.save_client(issuer, client)
+                await _kept(store.save_client(issuer, client))
                 return None
             case OpenRedirect():
                 return (await self._open()).uri
@@ -400,6 +400,14 @@ class _Hands:
             receiving = self._settings.redirect.receiving()
             self._receiver = await self._exits.enter_async_context(receiving)
         return self._receiver
+
+
+async def _kept(saving: Awaitable[None]) -> None:
+    """Save something. A full disk costs the next program a login, and this one nothing."""
+    try:
+        await saving
+    except OSError as error:
+        logger.warning("the store of tokens cannot be written: %s", error)
 
 
 async def drain(response: httpx2.Response) -> None:

@@ -24,7 +24,7 @@ class Ask:
 
     method: str
     url: str
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     body: bytes | None = attrs.field(default=None, repr=False)
     settles: bool = False
     """It uses up what can be used once, a code or a refresh token: an answer that is not waited
@@ -37,7 +37,7 @@ class Answer:
 
     status: int
     """0 where nothing came; `reason` says why."""
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     """By lower-case name."""
     body: bytes = attrs.field(default=b"", repr=False)
     reason: str = ""

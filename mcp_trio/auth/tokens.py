@@ -63,7 +63,9 @@ class Grant:
 class TokenStore(Protocol):
     """Where clients and grants are kept: of one person or program, since nothing in it says whose.
 
-    Methods may wait. `save` may be called under a shield and should not wait for long.
+    `save_grant` is called under a shield and should not wait for long. An `OSError` of a save is
+    logged, any other failure surfaces. For clients registered by hand without an issuer, the one
+    that was met first is kept as a client of the issuer `registered:` with the client id.
     """
 
     async def load_client(self, issuer: str) -> RegisteredClient | None:

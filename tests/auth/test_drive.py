@@ -345,6 +345,24 @@ async def test_an_old_token_of_the_store_is_refreshed_once_the_server_has_said_w
     assert first.world.forms[-1]["grant_type"] == "refresh_token"
 
 
+class FullDisk(MemoryStore):
+    async def save_grant(self, url, grant):
+        await trio.lowlevel.checkpoint()
+        raise OSError("disk full")
+
+    async def save_client(self, issuer, client):
+        await trio.lowlevel.checkpoint()
+        raise OSError("disk full")
+
+
+async def test_a_store_that_cannot_be_written_costs_no_request(caplog):
+    site = Site(store=FullDisk())
+    for _ in range(2):
+        assert (await site.post()).status_code == 200
+    assert len(site.world.visits) == 1
+    assert "disk full" in caplog.text
+
+
 # -- keys ----------------------------------------------------------------------------
 
 
