@@ -26,9 +26,12 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("abc", "contracts for users"),
     # -- trio begins here --
     ("events", "what observers are told"),
+    ("secrets", "values that do not show themselves"),
+    ("network_guard", "which addresses may be reached"),
     ("session", "the pump, the dispatch, the context"),
     ("transports", "lines for messages"),
     ("http", "the endpoint and its connections"),
+    ("auth", "tokens for a client"),
     ("server", "MCPServer"),
     ("catalog", "published operations, kept fresh"),
     ("runtime", "operations, run"),

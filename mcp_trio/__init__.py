@@ -76,7 +76,7 @@ _HOMES = {
     "Command": "transports.stdio_client",
 }
 """Where each name lives that is imported on demand."""
-_PARTS = frozenset({"abc", "catalog", "runtime", "testing", "wire"})
+_PARTS = frozenset({"abc", "auth", "catalog", "runtime", "testing", "wire"})
 """Modules with the special parts."""
 
 

@@ -23,9 +23,9 @@ from mcp_trio.eras.rounds import KEY_BYTES
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings
+from mcp_trio.network_guard import NetworkPolicy
 from mcp_trio.runtime.connections import Auth, Connection, Timeouts
-from mcp_trio.runtime.network_guard import NetworkPolicy
-from mcp_trio.runtime.secrets import Secret
+from mcp_trio.secrets import Secret
 from mcp_trio.server.server import ServerOptions
 
 PROBES = frozenset({"/healthz", "/readyz"})

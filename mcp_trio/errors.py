@@ -209,7 +209,10 @@ class URLRequiredError(ProtocolError):
 
 
 class UnauthorizedError(ProtocolError):
-    """`authorize()` said no. An authorizer may raise it itself, to say why."""
+    """`authorize()` said no; an authorizer may raise it itself, to say why.
+
+    On a client: no token is to be had that the server takes.
+    """
 
     code = ErrorCode.UNAUTHORIZED
     rpc_code = UNAUTHORIZED

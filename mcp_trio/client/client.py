@@ -69,7 +69,7 @@ class MCPClient(Listening):
             options: rarely needed settings.
 
         Raises:
-            ConfigurationError: a target of another kind.
+            ConfigurationError: a target of another kind, or `auth` with one that is no http URL.
         """
         super().__init__()
         self.options = options or ClientOptions()
@@ -81,7 +81,7 @@ class MCPClient(Listening):
         making = Making(
             session=self._make_session, negotiation=self._negotiate, opened=self._opened
         )
-        self._connection = Connection(Lines(target), self.options, making)
+        self._connection = Connection(Lines(target, self.options.auth), self.options, making)
         self._nursery: trio.Nursery | None = None
         self._exits = contextlib.AsyncExitStack()
         self._entered = False

@@ -141,7 +141,7 @@ class Negotiation:
 
     async def _discover(self, revision: Revision, step: Step) -> Agreed:
         self._stamp(revision)
-        answer = await self.session.call("server/discover", timeout=self.options.probe_timeout)
+        answer = await self.session.call("server/discover", timeout=self.options.opening_timeout)
         found = from_wire(answer, DiscoverResult, revision, where="result")
         ours = self.options.revisions
         chosen = best_common(found.supported_versions, (r for r in ours if r.stateless)) or revision
@@ -177,7 +177,7 @@ class Negotiation:
                 "capabilities": self.declared(handshake[0]),
                 "clientInfo": to_wire(self.options.info, handshake[0]),
             },
-            timeout=self.options.probe_timeout,
+            timeout=self.options.opening_timeout,
         )
         found = from_wire(answer, InitializeResult, handshake[0], where="result")
         revision = BY_DATE.get(found.protocol_version)

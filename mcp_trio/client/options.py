@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -14,6 +15,9 @@ from mcp_trio.errors import ConfigurationError
 from mcp_trio.session.call import TimeLimit
 from mcp_trio.wire import REVISIONS, Implementation, Revision
 from mcp_trio.wire.revisions import BY_DATE
+
+if TYPE_CHECKING:
+    import httpx2
 
 
 def _revisions(given: Iterable[Revision | str]) -> tuple[Revision, ...]:
@@ -31,6 +35,19 @@ def _revisions(given: Iterable[Revision | str]) -> tuple[Revision, ...]:
     if not found:
         raise ConfigurationError("a client has to speak at least one revision")
     return tuple(found)
+
+
+class Authorization(Protocol):
+    """How requests over HTTP are authorized; `mcp_trio.auth` has the usual ways."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that connecting waits for an answer, while a person may have to consent."""
+        ...
+
+    def bind(self, url: str) -> httpx2.Auth:
+        """Authorize the requests to one server."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -56,3 +73,10 @@ class ClientOptions:
     """Whether the structured content of a tool is held to the schema it was listed with."""
     reconnect: Backoff = attrs.field(factory=Backoff)
     """How patiently a broken stream of changes is opened again."""
+    auth: Authorization | None = None
+    """Where tokens come from, for targets that are http and https URLs."""
+
+    @property
+    def opening_timeout(self) -> float:
+        """Seconds to wait for each answer while connecting."""
+        return self.probe_timeout if self.auth is None else self.probe_timeout + self.auth.patience

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import trio
 
 from mcp_trio.abc import Transport
+from mcp_trio.client.options import Authorization
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.lines import LineTransport
@@ -77,11 +78,11 @@ Target: TypeAlias = "str | Sequence[str | os.PathLike[str]] | Command | Server |
 class Lines:
     """The way to one server: opens the lines to it, one at a time."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, auth: Authorization | None = None) -> None:
         """Make one; nothing is opened yet.
 
         Raises:
-            ConfigurationError: a target of a kind we do not know.
+            ConfigurationError: a target of a kind we do not know, or one that takes no tokens.
         """
         if isinstance(target, str):
             check_url(target)
@@ -90,7 +91,10 @@ class Lines:
         elif not _has_lines(target):
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
+        self._auth = auth
         self._used = False
+        if auth is not None and not self.older:
+            raise ConfigurationError("`auth` needs a target that is an http or https URL")
 
     @property
     def key(self) -> str | None:
@@ -133,7 +137,11 @@ class Lines:
         async with contextlib.AsyncExitStack() as exits:
             match self._target:
                 case str() as url:
-                    yield await _open_url(url, exits, older=older)
+                    if self.older:
+                        auth = None if self._auth is None else self._auth.bind(url)
+                        yield await _open_http(url, exits, auth, older=older)
+                    else:
+                        yield await _open_url(url, exits)
                 case Command() as command:
                     yield await exits.enter_async_context(program_line(command))
                 case Transport() as transport:
@@ -164,10 +172,8 @@ async def _serve(
     await server.serve(transport, task_status=task_status)
 
 
-async def _open_url(url: str, exits: contextlib.AsyncExitStack, *, older: bool) -> Transport:
+async def _open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
     parts = urlsplit(url)
-    if parts.scheme in _HTTP:
-        return await _http(url, exits, older=older)
     stream = await _connect(parts, exits)
     if parts.scheme not in {"ws", "wss"}:
         return LineTransport(stream, stream)
@@ -181,8 +187,10 @@ async def _open_url(url: str, exits: contextlib.AsyncExitStack, *, older: bool) 
     return socket
 
 
-async def _http(url: str, exits: contextlib.AsyncExitStack, *, older: bool) -> Transport:
-    client = await exits.enter_async_context(_http_client())
+async def _open_http(
+    url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
+) -> Transport:
+    client = await exits.enter_async_context(_http_client(auth))
     if older:
         from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
 
@@ -192,10 +200,11 @@ async def _http(url: str, exits: contextlib.AsyncExitStack, *, older: bool) -> T
     return StreamableHTTPTransport(url, client)
 
 
-def _http_client() -> httpx2.AsyncClient:
+def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:
     import httpx2  # noqa: PLC0415 - on demand
 
     return httpx2.AsyncClient(
+        auth=auth,
         timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         follow_redirects=False,

@@ -117,7 +117,7 @@ def classify(
         ended: the line has ended.
 
     Raises:
-        MCPError: the error itself, when it came from this side.
+        MCPError: the error itself, when it came from this side, or is about who we are.
     """
     if not isinstance(error, RemoteError | RequestTimeoutError | TransportError | ProtocolError):
         raise error

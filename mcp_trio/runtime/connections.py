@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 import attrs
@@ -23,8 +23,15 @@ import trio
 
 from mcp_trio.catalog.operation import OperationError
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.runtime.network_guard import Guard, GuardedBackend, NetworkPolicy, Resolve, resolve
-from mcp_trio.runtime.secrets import Secret, mask
+from mcp_trio.network_guard import (
+    Guard,
+    GuardedBackend,
+    GuardedTransport,
+    NetworkPolicy,
+    Resolve,
+    resolve,
+)
+from mcp_trio.secrets import Secret, mask
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """A header name (RFC 9110, section 5.6.2)."""
@@ -156,75 +163,6 @@ class Connection:
         return mask(text, [*held, *self.auth.secrets()])
 
 
-class _Body(httpx2.AsyncByteStream):
-    """The body of an answer; closing it before its end closes the socket."""
-
-    def __init__(self, stream: AsyncIterable[bytes]) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        parts = aiter(self._stream)
-        try:
-            async for part in parts:
-                yield part
-        finally:
-            # Here and now: left to the collector, the pool would learn of it late.
-            if isinstance(parts, AsyncGenerator):
-                await parts.aclose()
-
-    async def aclose(self) -> None:
-        close = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
-
-
-class GuardedTransport(httpx2.AsyncBaseTransport):
-    """An httpx2 transport over a pool whose sockets the guard allows.
-
-    Errors are httpcore2's own, so that a policy refusal stays recognisable. No proxy, no
-    redirect, no retry.
-    """
-
-    def __init__(self, backend: GuardedBackend, connection: Connection) -> None:
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=_tls(connection),
-            max_connections=connection.max_connections,
-            max_keepalive_connections=connection.max_connections,
-            keepalive_expiry=30.0,
-            network_backend=backend,
-        )
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; the answer's body is read by whoever iterates it."""
-        answer = await self._pool.handle_async_request(
-            httpcore2.Request(
-                method=request.method,
-                url=httpcore2.URL(
-                    scheme=request.url.raw_scheme,
-                    host=request.url.raw_host,
-                    port=request.url.port,
-                    target=request.url.raw_path,
-                ),
-                headers=request.headers.raw,
-                content=request.stream,
-                extensions=request.extensions,
-            )
-        )
-        if not isinstance(answer.stream, AsyncIterable):  # pragma: no cover  # by its contract
-            raise httpcore2.RemoteProtocolError("the answer has no body to iterate")
-        return httpx2.Response(
-            status_code=answer.status,
-            headers=answer.headers,
-            stream=_Body(answer.stream),
-            # Its annotation has no type arguments.
-            extensions=cast("Any", answer).extensions,
-        )
-
-    async def aclose(self) -> None:
-        """Close every socket, those in use too."""
-        await self._pool.aclose()
-
-
 def _tls(connection: Connection) -> ssl.SSLContext | None:
     if urlsplit(connection.base_url).scheme != "https":
         return None
@@ -290,7 +228,9 @@ class Connections:
             guard = Guard(host=connection.host, policy=connection.network)
             backend = GuardedBackend(guard, self._network, self._resolver)
             client = httpx2.AsyncClient(
-                transport=GuardedTransport(backend, connection),
+                transport=GuardedTransport(
+                    backend, _tls(connection), max_connections=connection.max_connections
+                ),
                 trust_env=False,
                 follow_redirects=False,
             )

@@ -14,7 +14,7 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import TransportClosedError, TransportError
+from mcp_trio.errors import TransportClosedError, TransportError, UnauthorizedError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.sse import EventTooLargeError, ServerEvent, SSEDecoder
 from mcp_trio.jsonrpc import codec
@@ -84,6 +84,8 @@ class HTTPSSETransport:
                     async for chunk in chunks:
                         for event in decoder.receive(chunk):
                             await self._take(event)
+        except UnauthorizedError as error:
+            self._fail(error.message)
         except (httpx2.HTTPError, EventTooLargeError, _ForeignEndpointError) as error:
             self._fail(f"the stream broke: {type(error).__name__} {error}".rstrip())
         finally:

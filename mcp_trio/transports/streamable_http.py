@@ -14,7 +14,7 @@ import httpx2
 import trio
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import TransportClosedError, TransportError
+from mcp_trio.errors import TransportClosedError, TransportError, UnauthorizedError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.headers import LAST_EVENT_ID, METHOD, SESSION_ID
 from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
@@ -140,6 +140,11 @@ class StreamableHTTPTransport:
         except EventTooLargeError as error:
             await self._lost(id_, str(error))
             return None
+        except UnauthorizedError as error:
+            # Of this side: there is no token that the server takes.
+            answer = Error(id_, error.rpc_code, error.message, error.data)
+            await self._arrived.send(Envelope(answer))
+            return None
         except httpx2.HTTPError as error:
             return f"{method} failed: {type(error).__name__} {error}".rstrip()
         finally:
@@ -219,7 +224,7 @@ class StreamableHTTPTransport:
                         async with aclosing(self._events(response, decoder)) as messages:
                             async for message in messages:
                                 await self._arrived.send(Envelope(message))
-            except (httpx2.HTTPError, EventTooLargeError):
+            except (httpx2.HTTPError, EventTooLargeError, UnauthorizedError):
                 self._stream = None
 
     async def receive(self) -> Envelope:
@@ -248,7 +253,7 @@ class StreamableHTTPTransport:
             if self.session_id is not None:
                 with trio.move_on_after(CLOSE_TIMEOUT):
                     await self._client.delete(self._url, headers={SESSION_ID: self.session_id})
-        except httpx2.HTTPError:
+        except (httpx2.HTTPError, UnauthorizedError):
             pass  # the server forgets the session by itself
         finally:
             self._arrived.close()

@@ -122,9 +122,7 @@ async def test_a_websocket_handshake_that_is_not_ascii_is_refused(
         ";;=, permessage-deflate; server_max_window_bits=99",
     ],
 )
-async def test_compression_is_never_agreed_to(
-    offer: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_compression_is_never_agreed_to(offer: str, caplog: pytest.LogCaptureFixture) -> None:
     """A small message could hold gigabytes, and Hypercorn inflates without a limit."""
     async with served(echo_socket) as port, await connect(port) as stream:
         client = SocketClient(stream)

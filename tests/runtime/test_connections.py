@@ -15,7 +15,7 @@ from mcp_trio.catalog.registries.schema import create_registry, open_for_writing
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Auth, Connection, Connections
-from mcp_trio.runtime.secrets import Secret
+from mcp_trio.secrets import Secret
 
 
 @pytest.fixture(scope="module")

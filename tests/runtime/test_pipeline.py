@@ -13,8 +13,8 @@ from mcp_trio.errors import ConfigurationError, UnauthorizedError
 from mcp_trio.runtime.adapters.base import Plan
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Auth, Connection, Connections
-from mcp_trio.runtime.secrets import Secret, mask
 from mcp_trio.runtime.stages import clean
+from mcp_trio.secrets import Secret, mask
 
 STATIC = {
     "protocol": "static",

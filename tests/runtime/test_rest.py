@@ -11,7 +11,7 @@ import trio
 
 from mcp_trio.catalog.operation import OperationError
 from mcp_trio.runtime.connections import Auth, NetworkPolicy
-from mcp_trio.runtime.secrets import Secret
+from mcp_trio.secrets import Secret
 
 POST = {"connection": "crm", "method": "POST", "path": "/leads/{id}"}
 

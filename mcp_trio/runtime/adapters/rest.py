@@ -19,12 +19,12 @@ import msgspec
 import trio
 
 from mcp_trio.catalog.operation import Operation
+from mcp_trio.network_guard import BlockedAddressError
 from mcp_trio.runtime.adapters.base import Answer, Plan, Send
 from mcp_trio.runtime.adapters.rest_request import HttpRequest, RequestTemplate, compile_request
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.expressions import measure
 from mcp_trio.runtime.mapping import MAX_INPUT_NODES
-from mcp_trio.runtime.network_guard import BlockedAddressError
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.stages import Stage, StageError
 

@@ -6,7 +6,7 @@ import httpcore2
 import pytest
 import trio
 
-from mcp_trio.runtime.network_guard import (
+from mcp_trio.network_guard import (
     BlockedAddressError,
     BoundedStream,
     Guard,

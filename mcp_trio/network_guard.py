@@ -10,11 +10,12 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import attrs
 import httpcore2
+import httpx2
 import trio
 
 CLOSE_TIMEOUT = 1.0
@@ -42,21 +43,23 @@ class NetworkPolicy:
 
 @attrs.frozen(kw_only=True)
 class Guard:
-    """The judgement over addresses, for one configured host."""
+    """The judgement over addresses, for one configured host, or for hosts that a peer names."""
 
-    host: str
-    """The host of the base URL. No other may be asked for."""
+    host: str | None
+    """The host of the base URL. No other may be asked for. None: any host, and none of them is
+    trusted because of its name, since a peer chose it."""
     policy: NetworkPolicy = NetworkPolicy()
 
     def refusal(self, host: str, address: str) -> str | None:
         """Say why an address of `host` must not be reached; None if it may be."""
-        if host.strip("[]").lower() != self.host.strip("[]").lower():
+        named = None if self.host is None else self.host.strip("[]").lower()
+        if named is not None and host.strip("[]").lower() != named:
             return "another host than the connection's"
         try:
             target = _carried(ipaddress.ip_address(address.partition("%")[0]))
         except ValueError:
             return "not an address"
-        configured = _literal(self.host)
+        configured = None if named is None else _literal(named)
         if configured is not None and _carried(configured) == target:
             # Somebody wrote this very address into the configuration.
             return "an unspecified address" if target.is_unspecified else None
@@ -64,7 +67,7 @@ class Guard:
             return "an unspecified or multicast address"
         if target.is_link_local:
             return "a link-local address, where cloud metadata lives"
-        if target.is_loopback and self.host.lower() == "localhost":
+        if target.is_loopback and named == "localhost":
             # RFC 6761, section 6.3: this name means loopback and nothing else.
             return None
         if target.is_global or self.policy.allow_private:
@@ -231,3 +234,78 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         """Look up, as the inner stream does."""
         return self._inner.get_extra_info(info)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer; closing it before its end closes the socket."""
+
+    def __init__(self, stream: AsyncIterable[bytes]) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        parts = aiter(self._stream)
+        try:
+            async for part in parts:
+                yield part
+        finally:
+            # Here and now: left to the collector, the pool would learn of it late.
+            if isinstance(parts, AsyncGenerator):
+                await parts.aclose()
+
+    async def aclose(self) -> None:
+        close = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """An httpx2 transport over a pool whose sockets the guard allows.
+
+    Errors are httpcore2's own, so that a policy refusal stays recognisable. No proxy, no
+    redirect, no retry.
+    """
+
+    def __init__(
+        self,
+        backend: GuardedBackend,
+        tls: ssl.SSLContext | None = None,
+        *,
+        max_connections: int = 10,
+    ) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=max_connections,
+            max_keepalive_connections=max_connections,
+            keepalive_expiry=30.0,
+            network_backend=backend,
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request; the answer's body is read by whoever iterates it."""
+        answer = await self._pool.handle_async_request(
+            httpcore2.Request(
+                method=request.method,
+                url=httpcore2.URL(
+                    scheme=request.url.raw_scheme,
+                    host=request.url.raw_host,
+                    port=request.url.port,
+                    target=request.url.raw_path,
+                ),
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        if not isinstance(answer.stream, AsyncIterable):  # pragma: no cover  # by its contract
+            raise httpcore2.RemoteProtocolError("the answer has no body to iterate")
+        return httpx2.Response(
+            status_code=answer.status,
+            headers=answer.headers,
+            stream=_Body(answer.stream),
+            # Its annotation has no type arguments.
+            extensions=cast("Any", answer).extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close every socket, those in use too."""
+        await self._pool.aclose()
