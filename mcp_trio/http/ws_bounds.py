@@ -7,7 +7,7 @@ decline it), which also keeps its parameters from being read.
 """
 
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
-from wsproto.events import Message
+from wsproto.events import BytesMessage, TextMessage
 
 
 class BoundedMessage(WebsocketBuffer):
@@ -16,7 +16,7 @@ class BoundedMessage(WebsocketBuffer):
     full = False
     """The peer has gone over the limit; its connection is to end."""
 
-    def extend(self, event: Message) -> None:
+    def extend(self, event: TextMessage | BytesMessage) -> None:
         """Add a fragment.
 
         Raises:
