@@ -6,8 +6,10 @@ limit, its connection ends, and compression is never agreed to (RFC 7692, sectio
 decline it), which also keeps its parameters from being read.
 """
 
+from typing import Any
+
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
-from wsproto.events import BytesMessage, TextMessage
+from wsproto.events import Message
 
 
 class BoundedMessage(WebsocketBuffer):
@@ -16,7 +18,7 @@ class BoundedMessage(WebsocketBuffer):
     full = False
     """The peer has gone over the limit; its connection is to end."""
 
-    def extend(self, event: TextMessage | BytesMessage) -> None:
+    def extend(self, event: Message[Any]) -> None:
         """Add a fragment.
 
         Raises:
@@ -26,7 +28,7 @@ class BoundedMessage(WebsocketBuffer):
             self.full = True
             self.clear()
             raise FrameTooLargeError
-        super().extend(event)
+        super().extend(event)  # pyright: ignore[reportUnknownMemberType]  # generic there, unsaid
 
 
 def bound(stream: WSStream) -> None:
