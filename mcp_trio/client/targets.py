@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to reach a server."""
+KEEP_ALIVE = 3.0
+"""Seconds that a connection is kept for the next message. Node, uvicorn and Hypercorn close one
+after five: with as much here, a message could meet the end of its connection, and nobody may
+say whether it was read."""
 _HTTP = frozenset({"http", "https"})
 _HOSTED = {"http": 80, "https": 443, "ws": 80, "wss": 443, "tcp": None}
 """Schemes with a host, and the port that goes without saying."""
@@ -206,7 +210,9 @@ def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         auth=auth,
         timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        limits=httpx2.Limits(
+            max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE
+        ),
         follow_redirects=False,
         trust_env=False,
     )
