@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import trio
 
 from mcp_trio import Context, Image, MCPServer, ToolError
+from mcp_trio.cli.client import COMMANDS
 from mcp_trio.wire import REVISIONS
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def make_server():
@@ -221,3 +225,19 @@ async def test_changes_are_printed_as_they_come():
             assert told == {"method": "notifications/tools/list_changed"}
             assert await process.wait() == 0
         nursery.cancel_scope.cancel()
+
+
+async def test_a_command_line_in_quotes_is_a_server():
+    program = f"{sys.executable} {EXAMPLES / 'tools.py'}"
+    assert await lines("call", program, "add", "--arg", "a=1", "--arg", "b=2") == ["3"]
+    found = await as_json("probe", program, "--revision", "2025-11-25")
+    assert found["era"] == "handshake"
+
+
+def test_the_page_of_the_command_line_names_every_command_and_option():
+    page = (EXAMPLES.parent / "docs" / "command-line.md").read_text()
+    for command in COMMANDS:
+        assert f"`{command.name} TARGET" in page
+        for option in command.params:
+            if option.param_type_name == "option":
+                assert any(name in page for name in option.opts), option.opts
