@@ -43,9 +43,10 @@ from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from mcp_trio.wire.roots import Root
 from tests.http.tools import make_server
+from tests.scenarios.manifest import in_worlds
 from tests.scenarios.test_connecting_http import FirstRevision
 from tests.scenarios.test_walk import tasks_in, until_only
-from tests.scenarios.worlds import world
+from tests.scenarios.worlds import WORLDS, world
 
 # httpx2 2.10 does not close the iterator of httpcore2 within its own (`AsyncResponseStream`), which
 # is left to the collector when a call is cancelled between two chunks. The socket is closed.
@@ -54,6 +55,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 PROGRAM = Path(__file__).with_name("program.py")
 REVISIONS = pytest.mark.parametrize("revision", [R2026_07_28, R2025_11_25], ids=str)
+WORLDS_HERE = [each for each in WORLDS if each[1] in {R2026_07_28, R2025_11_25}]
 
 
 class Cancelling(trio.abc.Instrument):
@@ -114,11 +116,14 @@ def make():
     return server
 
 
-@REVISIONS
-@pytest.mark.parametrize(("transport", "stride"), [("memory", 1), ("stdio", 7), ("http", 17)])
+STRIDES = {"memory": 1, "stdio": 7, "unix": 13, "websocket": 13, "sse": 31, "http": 23}
+"""Steps between two cancellations: each step where a scenario is quick, fewer where it is not."""
+
+
+@in_worlds(WORLDS_HERE)
 @pytest.mark.usefixtures("quiet")
 async def test_a_connection_with_all_that_goes_on_in_it(
-    transport, stride, revision, books_are_closed
+    transport, revision, books_are_closed
 ):
     async def scenario():
         server = make()
@@ -128,12 +133,11 @@ async def test_a_connection_with_all_that_goes_on_in_it(
     step = 1
     while await cancelled_after(step, scenario):
         books_are_closed()
-        step += stride
+        step += STRIDES[transport]
     assert step > 50
 
 
-@REVISIONS
-@pytest.mark.parametrize("transport", ["memory", "stdio", "http"])
+@in_worlds(WORLDS_HERE)
 @pytest.mark.usefixtures("quiet")
 async def test_a_call_after_which_the_connection_is_as_good_as_before(transport, revision):
     async with world(make(), transport, revision) as client:
