@@ -122,9 +122,7 @@ STRIDES = {"memory": 1, "stdio": 7, "unix": 13, "websocket": 13, "sse": 31, "htt
 
 @in_worlds(WORLDS_HERE)
 @pytest.mark.usefixtures("quiet")
-async def test_a_connection_with_all_that_goes_on_in_it(
-    transport, revision, books_are_closed
-):
+async def test_a_connection_with_all_that_goes_on_in_it(transport, revision, books_are_closed):
     async def scenario():
         server = make()
         async with world(server, transport, revision) as client:
