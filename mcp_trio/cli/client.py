@@ -12,7 +12,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Self, TypeAlias, cast
 
@@ -24,6 +24,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from mcp_trio.client.client import MCPClient
+from mcp_trio.client.listings import walk
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.errors import ConfigurationError, MCPError, sole_cause
 from mcp_trio.wire import REVISIONS, JSONObject, Tool
@@ -195,7 +196,16 @@ def list_(settings: Settings, what: str) -> None:
 
     async def work(client: MCPClient) -> int:
         method, key, name = _LISTS[what]
-        entries = [entry async for entry in _walk(client, method, key)]
+
+        async def fetch(cursor: str | None) -> tuple[list[JSONObject], str | None]:
+            # As they came: JSON for scripts keeps what this client does not know.
+            page = await client.call(method, None if cursor is None else {"cursor": cursor})
+            return (
+                cast("list[JSONObject]", page.get(key) or []),
+                cast("str | None", page.get("nextCursor")),
+            )
+
+        entries = [entry async for entry in walk(fetch)]
         table = Table.grid(padding=(0, 2))
         for entry in entries:
             about = str(entry.get("description") or entry.get("title") or "")
@@ -204,19 +214,6 @@ def list_(settings: Settings, what: str) -> None:
         return 0
 
     _run(settings, work)
-
-
-async def _walk(client: MCPClient, method: str, key: str) -> AsyncIterator[JSONObject]:
-    cursor: object = None
-    seen: set[object] = set()
-    while True:
-        page = await client.call(method, None if cursor is None else {"cursor": cursor})
-        for entry in cast("list[JSONObject]", page.get(key) or []):
-            yield entry
-        cursor = page.get("nextCursor")
-        if cursor is None or cursor in seen:
-            return
-        seen.add(cursor)
 
 
 # -- call ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Generic, Protocol, TypeVar, cast
 
 import attrs
@@ -86,6 +86,31 @@ TEMPLATES = _Listing[ListResourceTemplatesResult, ResourceTemplate](
     lambda page: page.resource_templates,
     lambda page, found: attrs.evolve(page, resource_templates=found),
 )
+
+
+async def walk(
+    fetch: Callable[[str | None], Awaitable[tuple[Iterable[T], str | None]]],
+) -> AsyncIterator[T]:
+    """Give the entries of all pages, in order.
+
+    Args:
+        fetch: gets one page by its cursor, None for the first: its entries, and the cursor of
+            the next page, None after the last.
+
+    Raises:
+        ProtocolError: the same cursor comes twice.
+    """
+    cursor: str | None = None
+    seen: set[str] = set()
+    while True:
+        entries, cursor = await fetch(cursor)
+        for entry in entries:
+            yield entry
+        if cursor is None:
+            return
+        if cursor in seen:
+            raise ProtocolError("the server's pages go round in circles")
+        seen.add(cursor)
 
 
 class Listings(abc.ABC):
@@ -218,18 +243,12 @@ class Listings(abc.ABC):
         *,
         cache: bool,
     ) -> AsyncIterator[Item]:
-        cursor: str | None = None
-        seen: set[str] = set()
-        while True:
+        async def fetch(cursor: str | None) -> tuple[list[Item], str | None]:
             page = await self._page(listing, cursor, timeout, cache=cache)
-            for item in cast("list[Item]", listing.entries(page)):
-                yield item
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-            if cursor in seen:
-                raise ProtocolError("the server's pages go round in circles")
-            seen.add(cursor)
+            return cast("list[Item]", listing.entries(page)), page.next_cursor
+
+        async for item in walk(fetch):
+            yield item
 
     async def _page(
         self,

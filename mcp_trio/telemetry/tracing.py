@@ -7,7 +7,8 @@ Needs the `telemetry` extra.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Generator, Mapping
 from typing import cast
 
 import trio
@@ -109,27 +110,10 @@ class Tracing:
         target = context.target
         attributes = _attributes(context.method, target, context.revision.date)
         attributes["jsonrpc.request.id"] = str(context.request_id)[:128]
-        with self._tracer.start_as_current_span(
-            _span_name(context.method, target if _exists(context) else None),
-            context=remote_parent(context.meta),
-            kind=SpanKind.SERVER,
-            attributes=attributes,
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            try:
-                result = await call_next(context)
-            except MCPError as error:
-                _failed(span, str(error.rpc_code), error.message)
-                raise
-            except Exception as error:
-                # Its text may hold what nobody else should see.
-                _failed(span, type(error).__name__, "")
-                raise
-            except trio.Cancelled:
-                late = context.scope.deadline <= trio.current_time()
-                _failed(span, "timeout" if late else "cancelled", "")
-                raise
+        name = _span_name(context.method, target if _exists(context) else None)
+        parent = remote_parent(context.meta)
+        with self._span(name, SpanKind.SERVER, attributes, parent, context.scope) as span:
+            result = await call_next(context)
             if isinstance(result, CallToolResult) and result.is_error:
                 _failed(span, "tool_error", "")
             return result
@@ -144,24 +128,48 @@ class Tracing:
         attributes = {"mcp.method.name": method_label(method)}
         if place is not None and target is not None:
             attributes[place[0]] = target[:256]
+        with self._span(_span_name(method, target), SpanKind.CLIENT, attributes) as span:
+            result = await call_next(method, with_trace(params))
+            if result.get("isError") is True:
+                _failed(span, "tool_error", "")
+            return result
+
+    @contextlib.contextmanager
+    def _span(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: dict[str, str],
+        parent: Trace | None = None,
+        scope: trio.CancelScope | None = None,
+    ) -> Generator[Span, None, None]:
+        """A span around the block, marked with how the block fails.
+
+        Args:
+            name: of the span.
+            kind: whose side it is.
+            attributes: what is known beforehand.
+            parent: where the trace comes from; the current one if None.
+            scope: of the request, whose deadline tells a timeout from a cancellation.
+        """
         with self._tracer.start_as_current_span(
-            _span_name(method, target),
-            kind=SpanKind.CLIENT,
+            name,
+            context=parent,
+            kind=kind,
             attributes=attributes,
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
             try:
-                result = await call_next(method, with_trace(params))
+                yield span
             except MCPError as error:
                 _failed(span, str(error.rpc_code), error.message)
                 raise
             except Exception as error:
+                # Its text may hold what nobody else should see.
                 _failed(span, type(error).__name__, "")
                 raise
             except trio.Cancelled:
-                _failed(span, "cancelled", "")
+                late = scope is not None and scope.deadline <= trio.current_time()
+                _failed(span, "timeout" if late else "cancelled", "")
                 raise
-            if result.get("isError") is True:
-                _failed(span, "tool_error", "")
-            return result

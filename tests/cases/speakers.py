@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import json
 from typing import Any
@@ -37,7 +38,7 @@ def connected(server: MCPServer, revision: Revision = REVISIONS[0]) -> MCPClient
     return MCPClient(server, options=ClientOptions(revisions=(revision,)))
 
 
-class Speaker:
+class Speaker(abc.ABC):
     """A client in an open session, or none at all in the stateless era.
 
     `say` takes a message or bytes; `hear` gives the next answer, in whatever order they come.
@@ -52,11 +53,11 @@ class Speaker:
     def stateless(self) -> bool:
         return self.channel == "stateless"
 
-    async def say(self, message: Any) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    async def say(self, message: Any) -> None: ...
 
-    async def hear(self) -> Any:
-        raise NotImplementedError
+    @abc.abstractmethod
+    async def hear(self) -> Any: ...
 
     async def ask(self, message: Any) -> Any:
         await self.say(message)
