@@ -36,6 +36,12 @@ def node():
     return trio.run(install, HERE / "node")
 
 
+@pytest.fixture(scope="session")
+def servers():
+    """The servers from npm; installed on first use."""
+    return trio.run(install, HERE / "servers")
+
+
 @pytest.fixture
 def session(peer):
     """Run one session of the official Python client; inside the block it is over but open."""
