@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import attrs
 
-
 EDGE = 512
 """Bytes that are kept of the beginning and of the end of a line that is too long."""
 

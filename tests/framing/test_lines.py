@@ -43,7 +43,9 @@ def test_what_stands_after_the_last_line_feed_is_given_at_the_end() -> None:
     assert lines_of([b"a\n \r\t"]) == [b"a", None]
 
 
-def test_an_oversized_line_is_reported_when_it_is_and_when_it_ends_and_the_next_one_is_read() -> None:
+def test_an_oversized_line_is_reported_when_it_is_and_when_it_ends_and_the_next_one_is_read() -> (
+    None
+):
     chunks = [b"x" * 60, b"x" * 60, b"x" * 60, b"xx\ngood\n"]
     start = b"x" * 120
     over = [Oversized(100, start), Oversized(100, start, b"x" * 182)]

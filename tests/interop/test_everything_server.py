@@ -431,7 +431,9 @@ async def test_updates_come_for_what_is_subscribed_to_and_for_nothing_else(every
 
     assert change == f"notifications/resources/updated {TEXT_3}"
     assert set(user.heard("resource")) == {TEXT_3}
-    said = [line.data for line in user.heard("log") if "ubscribe Resource request" in str(line.data)]
+    said = [
+        line.data for line in user.heard("log") if "ubscribe Resource request" in str(line.data)
+    ]
     assert [other in line for line in said] == [False, True, True, False]
 
 

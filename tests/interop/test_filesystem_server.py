@@ -152,7 +152,7 @@ async def test_files_are_written_edited_and_moved(files, folder):
 
 @pytest.mark.parametrize("megabytes", [1, 9])
 async def test_a_big_file_goes_there_and_back(servers, folder, megabytes):
-    line = "all work and no play makes jack a dull boy, 日本語 😀 \\ \" \t\n"
+    line = 'all work and no play makes jack a dull boy, 日本語 😀 \\ " \t\n'
     content = line * (megabytes * 1024 * 1024 // len(line.encode()))
     big = folder / "big.txt"
     command = [*servers.command(SCRIPT), str(folder)]

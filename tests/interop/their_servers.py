@@ -102,6 +102,8 @@ class Reached:
     target: object
     program: object = None
     """The running program, where it is not the client that runs it."""
+    world: object = None
+    """What a test says of it."""
 
     @contextlib.asynccontextmanager
     async def connected(self, user=None, offered=(), revisions=REVISIONS, **options):

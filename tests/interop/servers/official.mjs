@@ -281,11 +281,11 @@ function offerResources(server, notices) {
 
 function offerPrompts(server) {
   const name = completable(z.string(), (typed) => PEOPLE.filter((one) => one.startsWith(typed)));
-  const tone = completable(z.string().optional(), (typed, context) =>
-    TONES.filter((one) => one.startsWith(typed ?? "")).filter(
+  const tone = completable(z.string(), (typed, context) =>
+    TONES.filter((one) => one.startsWith(typed)).filter(
       (one) => !(context?.arguments?.name === "ada" && one === "formal"),
     ),
-  );
+  ).optional();
   const config = { title: "Greet", description: "Greet somebody.", argsSchema: z.object({ name, tone }) };
   server.registerPrompt("greet", config, async (given) => ({
     messages: [
@@ -351,7 +351,7 @@ if (mode === "stdio") {
   serveHTTP(async (request, response) => {
     if (mode === "plain") return stateless(request, response);
     const parsed = await body(request);
-    const legacy = await isLegacyRequest(toWebRequest(request, parsed), parsed);
+    const legacy = await isLegacyRequest(await toWebRequest(request, parsed), parsed);
     if (!legacy) return stateless(request, response, parsed);
     return inSession(request, response, parsed);
   });

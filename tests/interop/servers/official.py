@@ -36,7 +36,8 @@ from starlette.applications import Starlette
 PATIENCE = 10.0
 """Seconds `wait_for` waits for a moment."""
 PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
 )
 SILENCE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 PEOPLE = ("ada", "alan", "grace")
@@ -79,7 +80,9 @@ async def add(a: int, b: int) -> int:
 @server.tool()
 async def show() -> types.CallToolResult:
     """Return a block of every kind."""
-    note = types.TextResourceContents(uri="official://inside", mime_type="text/plain", text="inside")
+    note = types.TextResourceContents(
+        uri="official://inside", mime_type="text/plain", text="inside"
+    )
     return types.CallToolResult(
         content=[
             types.TextContent(text="all kinds"),
@@ -264,7 +267,9 @@ async def person(name: str) -> str:
     return f"This is {name}."
 
 
-async def list_resources(_ctx: Any, params: types.PaginatedRequestParams) -> types.ListResourcesResult:
+async def list_resources(
+    _ctx: Any, params: types.PaginatedRequestParams
+) -> types.ListResourcesResult:
     """The resources, page by page."""
     known = await server.list_resources()
     start = 0
@@ -290,7 +295,7 @@ async def unsubscribe(_ctx: Any, params: types.UnsubscribeRequestParams) -> type
 
 
 # The low level has what the high level does not.
-low = server._lowlevel_server  # noqa: SLF001 - there is no other way to it
+low = server._lowlevel_server
 low.add_request_handler("resources/list", types.PaginatedRequestParams, list_resources)
 low.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
 low.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
@@ -356,7 +361,8 @@ def on_uvicorn(app: Starlette, path: str) -> None:
             """Listen, then tell."""
             await super().startup(sockets)
             port = self.servers[0].sockets[0].getsockname()[1]
-            print(f"http://127.0.0.1:{port}{path}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"http://127.0.0.1:{port}{path}\n")
+            sys.stderr.flush()
 
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", access_log=False)
     Telling(config).run()
