@@ -75,13 +75,14 @@ class MCPClient(Listening):
         self.options = options or ClientOptions()
         self._checks_output = self.options.check_output
         self._backoff = self.options.reconnect
-        self._cache = ResponseCache(self.options.cache) if self.options.cache else None
         self._answers = Answers(callbacks or ClientCallbacks())
         self._tidings = Tidings(self._answers.callbacks)
         making = Making(
             session=self._make_session, negotiation=self._negotiate, opened=self._opened
         )
-        self._connection = Connection(Lines(target, self.options.auth), self.options, making)
+        lines = Lines(target, self.options.auth)
+        self._cache = ResponseCache(self.options.cache, lines) if self.options.cache else None
+        self._connection = Connection(lines, self.options, making)
         self._nursery: trio.Nursery | None = None
         self._exits = contextlib.AsyncExitStack()
         self._entered = False
@@ -241,6 +242,7 @@ class MCPClient(Listening):
 
         async def core(method: str, params: JSONObject | None) -> JSONObject:
             sent = 0
+            deadline = trio.current_time() + limit.total
 
             async def send(params: JSONObject | None, within: TimeLimit) -> JSONObject:
                 nonlocal sent
@@ -251,7 +253,11 @@ class MCPClient(Listening):
 
             async def ask() -> tuple[JSONObject, bool]:
                 answer = await self._answers.in_rounds(
-                    send, params, self.revision, limit=limit, max_rounds=self.options.max_rounds
+                    send,
+                    params,
+                    self.revision,
+                    limit=limit.until(deadline),
+                    max_rounds=self.options.max_rounds,
                 )
                 return answer, sent == 1
 
@@ -259,7 +265,7 @@ class MCPClient(Listening):
                 return await send(params, limit)
             if self._cache is None:
                 return (await ask())[0]
-            return await self._cache.through(method, params, ask, use=cache)
+            return await self._cache.through(method, params, ask, use=cache, deadline=deadline)
 
         return await around(self._layers, core)(method, params)
 

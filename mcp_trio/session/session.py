@@ -556,7 +556,7 @@ class Dispatcher:
                 result = await pending.wait(limit.idle, partial(self._asked_until, id_))
                 outcome = outcome_of(result)
                 return result
-            raise RequestTimeoutError(f"{method} was not answered within {limit.total} s")
+            raise RequestTimeoutError(f"{method} was not answered within {round(limit.total, 3)} s")
         except (MCPError, EncodeError) as error:
             reason = "timeout" if isinstance(error, RequestTimeoutError) else reason
             outcome = "error"
