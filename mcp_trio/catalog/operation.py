@@ -18,7 +18,7 @@ import msgspec
 from mcp_trio.wire import Icon, JSONObject, Tool, ToolAnnotations
 
 FORMAT = "mcp-operations/1"
-PROTOCOLS = ("rest", "graphql", "grpc", "sql", "mcp", "static")
+PROTOCOL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 CONTENT_TYPES = ("json", "form", "multipart", "text", "xml", "none")
 MAX_VIEW_DEPTH = 64
@@ -61,9 +61,10 @@ class Operation:
     name: str
     """The name of the tool."""
     protocol: str
-    """One of `PROTOCOLS`: chooses the adapter and the shape of `target`."""
+    """Chooses the adapter and the shape of `target`: rest, graphql, grpc, sql, mcp, static, or
+    one that another package brings."""
     target: JSONObject
-    """What is called, by protocol."""
+    """What is called, by protocol. That of a protocol which is not ours holds anything."""
     input_schema: JSONObject
     """JSON Schema of the arguments; its root is an object."""
     output_schema: JSONObject | None
@@ -322,6 +323,11 @@ def _operation_id(value: object, place: str) -> None:
         _refuse(place, "must be a string of 1 to 200 characters")
 
 
+def _protocol(value: object, place: str) -> None:
+    if not isinstance(value, str) or PROTOCOL.fullmatch(value) is None:
+        _refuse(place, f"must match ^{PROTOCOL.pattern}$")
+
+
 def _name(value: object, place: str) -> None:
     if not isinstance(value, str) or NAME.fullmatch(value) is None:
         _refuse(place, f"must match ^{NAME.pattern}$")
@@ -346,7 +352,7 @@ _VIEW = _object(
     {
         "operation_id": _operation_id,
         "name": _name,
-        "protocol": _one_of(*PROTOCOLS),
+        "protocol": _protocol,
         "target": _mapping,
         "input_schema": _input_schema,
         "output_schema": _output_schema,
@@ -387,5 +393,5 @@ def parse(view: Mapping[str, object]) -> Operation:
     """
     _measure(view)
     _VIEW(view, "")
-    _TARGETS[cast("str", view["protocol"])](view["target"], "target")
+    _TARGETS.get(cast("str", view["protocol"]), _anything)(view["target"], "target")
     return Operation(**view)  # type: ignore[arg-type]  # every key was checked just now
