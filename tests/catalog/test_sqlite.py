@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import apsw
 import pytest
 import trio
 
+from mcp_trio.abc import RegistryError, Trouble
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.operation import OperationError
-from mcp_trio.catalog.registries.base import RegistryError, Trouble
 from mcp_trio.catalog.registries.schema import (
     VIEW_COLUMNS,
     create_registry,
@@ -22,6 +24,7 @@ from mcp_trio.catalog.registries.schema import (
     withdraw,
 )
 from mcp_trio.catalog.registries.sqlite import MAX_VIEW_BYTES, SqliteRegistry
+from mcp_trio.testing import check_registry
 
 
 @pytest.fixture
@@ -47,6 +50,35 @@ async def registry(path):
 
 def ids(reading):
     return sorted(entry.operation_id for entry in reading.entries)
+
+
+async def test_it_passes_the_battery(tmp_path):
+    await check_registry(lambda: published_in_sqlite(tmp_path))
+
+
+@asynccontextmanager
+async def published_in_sqlite(folder):
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        yield PublishedInSqlite(Path(place) / "registry.db")
+
+
+class PublishedInSqlite:
+    def __init__(self, path):
+        self.path = path
+        create_registry(path)
+        self.registry = SqliteRegistry(path)
+
+    async def publish(self, *views):
+        await trio.to_thread.run_sync(publish, self.path, *views)
+
+    async def withdraw(self, *ids):
+        await trio.to_thread.run_sync(withdraw, self.path, *ids)
+
+    async def hide(self):
+        self.path.rename(self.path.with_suffix(".hidden"))
+
+    async def show(self):
+        self.path.with_suffix(".hidden").rename(self.path)
 
 
 async def test_what_is_published_is_read_as_it_was_written(registry, path, view):

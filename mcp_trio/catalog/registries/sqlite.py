@@ -22,8 +22,8 @@ import attrs
 import msgspec
 import trio
 
+from mcp_trio.abc import RawEntry, Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import FORMAT
-from mcp_trio.catalog.registries.base import RawEntry, Reading, RegistryError, Trouble
 from mcp_trio.catalog.registries.schema import JSON_COLUMNS, VIEW_COLUMNS, Database, open_database
 
 MAX_VIEW_BYTES = 1 << 20
