@@ -19,7 +19,7 @@ import msgspec
 from mcp_trio.wire import Icon, JSONObject, Tool, ToolAnnotations
 
 FORMAT = "mcp-operations/1"
-PROTOCOLS = ("rest", "graphql", "grpc", "sql", "mcp", "static")
+PROTOCOL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 CONTENT_TYPES = ("json", "form", "multipart", "text", "xml", "none")
 MAX_VIEW_DEPTH = 64
@@ -68,9 +68,10 @@ class Operation:
     name: str
     """The name of the tool."""
     protocol: str
-    """One of `PROTOCOLS`: chooses the adapter and the shape of `target`."""
+    """Chooses the adapter and the shape of `target`: rest, graphql, grpc, sql, mcp, static, or
+    one that another package brings."""
     target: JSONObject
-    """What is called, by protocol."""
+    """What is called, by protocol. That of a protocol which is not ours holds anything."""
     input_schema: JSONObject
     """JSON Schema of the arguments; its root is an object."""
     output_schema: JSONObject | None
@@ -379,6 +380,10 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
+def _is_protocol(value: object) -> bool:
+    return isinstance(value, str) and PROTOCOL.fullmatch(value) is not None
+
+
 def _is_input_schema(value: object) -> bool:
     return isinstance(value, dict) and cast("JSONObject", value).get("type") == "object"
 
@@ -392,7 +397,7 @@ _VIEW = _object(
     {
         "operation_id": _rule(_is_operation_id, "must be a string of 1 to 200 characters"),
         "name": _rule(_is_name, f"must match ^{NAME.pattern}$"),
-        "protocol": _one_of(*PROTOCOLS),
+        "protocol": _rule(_is_protocol, f"must match ^{PROTOCOL.pattern}$"),
         "target": _mapping,
         "input_schema": _rule(_is_input_schema, "must be a JSON Schema whose root has type object"),
         "output_schema": _rule(

@@ -25,7 +25,7 @@ from mcp_trio.runtime.adapters.rest_styles import (
     path_text,
     query_pairs,
 )
-from mcp_trio.runtime.connections import Connection
+from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping, plain_text
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.wire import JSONObject
@@ -162,7 +162,7 @@ class RequestTemplate:
 
 
 def compile_request(
-    operation: Operation, connection: Connection, settings: Settings
+    operation: Operation, connection: HttpConnection, settings: Settings
 ) -> RequestTemplate:
     """Compile target and input mapping of a rest operation.
 
@@ -250,7 +250,7 @@ def _quoted(name: str) -> str:
 
 
 def _check_names(
-    mapping: Mapping[str, object], names: frozenset[str], connection: Connection
+    mapping: Mapping[str, object], names: frozenset[str], connection: HttpConnection
 ) -> None:
     mapped = cast("Mapping[str, object]", mapping.get("path", {}))
     if "expr" in mapped and "expr" not in names:
@@ -270,7 +270,7 @@ def _check_names(
             raise OperationError("is not the name of a cookie", place="input_mapping.cookies")
 
 
-def _check_header(name: str, connection: Connection, place: str) -> None:
+def _check_header(name: str, connection: HttpConnection, place: str) -> None:
     if _HEADER_NAME.fullmatch(name) is None:
         raise OperationError("is not the name of a header", place=place)
     if name.lower() in _PROTECTED or name.lower() in connection.header_names:
