@@ -214,12 +214,13 @@ class Calls(Listings):
     ) -> CallToolResult:
         """Call a tool.
 
-        Leaving early cancels the call on the server, whatever the transport. A call that the
-        server refuses for its headers never ran: without a session the tools are listed, in which it says which
-        arguments are mirrored, and the call is sent once more (N17), within the same time.
+        Leaving early cancels the call on the server, whatever the transport. A call that a
+        server without sessions refuses for its headers never ran: the tools are listed, in which
+        it says which arguments are mirrored, and the call is sent once more (N17), within the
+        same time.
 
         Structured content is held to the tool's `output_schema`, if the tool has been listed
-        and `ClientOptions.check_output` is not off.
+        since the list last changed, and `ClientOptions.check_output` is not off.
 
         Args:
             name: of the tool.

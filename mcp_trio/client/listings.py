@@ -223,7 +223,7 @@ class Listings(abc.ABC):
             cache: False asks the server even for pages that are kept.
 
         Raises:
-            ProtocolError: the server gives the same cursor twice.
+            ProtocolError: the server gives the same cursor twice, or no entry on page after page.
         """
         return self._walk(TOOLS, timeout, cache=cache)
 
