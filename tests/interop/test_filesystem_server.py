@@ -9,7 +9,7 @@ import json
 import pytest
 import trio
 
-from mcp_trio.errors import MCPError, RemoteError, TransportError
+from mcp_trio.errors import RemoteError, TransportError, VersionMismatchError
 from mcp_trio.wire import AudioContent, EmbeddedResource, ImageContent
 from mcp_trio.wire.roots import Root
 from tests.interop.our_server import PIXEL, SILENCE
@@ -78,7 +78,7 @@ async def test_it_speaks_the_handshake_era_and_tells_of_itself(files):
 
 
 async def test_it_speaks_no_stateless_revision(files):
-    with pytest.raises(MCPError):
+    with pytest.raises(VersionMismatchError):
         async with files.connected(revisions=STATELESS):
             pass
 

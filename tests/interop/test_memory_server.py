@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from mcp_trio.errors import MCPError, RemoteError
+from mcp_trio.errors import RemoteError, VersionMismatchError
 from tests.interop.their_servers import (
     HANDSHAKE,
     STATELESS,
@@ -67,7 +67,7 @@ async def test_it_speaks_the_handshake_era_and_tells_of_itself(memory):
 
 
 async def test_it_speaks_no_stateless_revision(memory):
-    with pytest.raises(MCPError):
+    with pytest.raises(VersionMismatchError):
         async with memory.connected(revisions=STATELESS):
             pass
 

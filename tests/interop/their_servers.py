@@ -20,7 +20,7 @@ from mcp_trio.wire.sampling import CreateMessageResult
 
 HANDSHAKE = tuple(revision for revision in REVISIONS if not revision.stateless)
 STATELESS = tuple(revision for revision in REVISIONS if revision.stateless)
-DEADLINE = 15.0
+DEADLINE = 60.0
 """Seconds for one connection and all that is done with it."""
 FORM = {"name": "Ada", "check": True, "firstLine": "Call me Ishmael.", "integer": 7}
 PATHS = {"http": "/mcp", "sse": "/sse", "stdio": None}
