@@ -66,9 +66,10 @@ def fetch(url: str) -> JSONObject:
     """
     try:
         answer = httpx2.get(url, timeout=TIMEOUT, trust_env=False)
-        told = cast("object", answer.json()) if answer.status_code == 200 else None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ConfigurationError(f"cannot reach {url}: {error}") from error
+    try:
+        told = cast("object", answer.json()) if answer.status_code == 200 else None
     except ValueError:
         told = None
     if not isinstance(told, dict) or "state" not in told:

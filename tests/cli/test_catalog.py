@@ -104,9 +104,7 @@ def test_a_broken_operation_is_told_with_its_reason_and_what_is_served_instead(d
     assert status["revision"] == before["revision"]
     [record] = status["quarantine"]
     assert (record["operation_id"], record["fault"]) == ("crm.leads.create", "view")
-    assert record[
-        "reason"
-    ] == "target: unknown key 'host'; known are connection, method, path, " + ("content_type")
+    assert record["reason"].startswith("target: unknown key 'host'; known are connection, ")
     assert re.fullmatch("[0-9a-f]{64}", record["serving"])
     said = ask(admin_of(demo)).stdout
     assert f"crm.leads.create (view, serving {record['serving'][:12]}): target: unknown" in said
