@@ -24,15 +24,14 @@ from mcp_trio.catalog.registries.opening import open_registry, scheme_of
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.eras.rounds import KEY_BYTES
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.framing.gate import GatePolicy
 from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.probes import PROBES
 from mcp_trio.http.serving_settings import ServingSettings
 from mcp_trio.runtime.connections import Connection, ConnectionSection
 from mcp_trio.runtime.plugins import HTTP, connection_section
 from mcp_trio.secrets import SecretSource
 from mcp_trio.server.server import ServerOptions
-
-PROBES = frozenset({"/healthz", "/readyz"})
-"""Paths that the endpoint cannot have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -207,11 +206,31 @@ class CatalogSection:
 
 
 @attrs.frozen(kw_only=True)
+class AdminSection:
+    """`[admin]`: a listener for operators, apart from what clients reach. Off without this table.
+
+    It asks nobody who he is.
+    """
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8001
+    """Port to listen on; 0 picks a free one."""
+    allowed_hosts: list[str] = attrs.field(factory=list[str])
+    """Host names served besides those of the address; `*` for every name."""
+
+    def policy(self) -> GatePolicy:
+        """Which Host values are served."""
+        return HTTPOptions(allowed_hosts=frozenset(self.allowed_hosts)).gate(self.host)
+
+
+@attrs.frozen(kw_only=True)
 class Settings:
     """A whole settings file."""
 
     catalog: CatalogSection
     server: ServerSection = attrs.field(factory=ServerSection)
+    admin: AdminSection | None = None
     connections: dict[str, ConnectionSection] = attrs.field(factory=dict[str, ConnectionSection])
     """By name; the key `kind` of a section chooses its class, `http` if there is none."""
 
@@ -272,6 +291,8 @@ def parse_settings(values: Mapping[str, object]) -> Settings:
         faults = cattrs.transform_error(error, path="settings", format_exception=_explain)
         raise ConfigurationError("; ".join(faults)) from error
     _check_ranges(settings.server)
+    if settings.admin is not None and not 0 <= settings.admin.port <= 65535:
+        raise ConfigurationError("admin.port must be 0 to 65535")
     for name in ("interval", "max_bytes", "connect_timeout", "total_timeout"):
         if getattr(settings.catalog, name) <= 0:
             raise ConfigurationError(f"catalog.{name} must be greater than 0")

@@ -85,6 +85,8 @@ class HttpConnection(Connection):
     network: NetworkPolicy = attrs.field(factory=NetworkPolicy)
     max_connections: int = 100
     """Sockets open to this upstream at once."""
+    deadline_header: str | None = None
+    """Header that tells the upstream how many milliseconds are left of the call."""
 
     def __attrs_post_init__(self) -> None:
         url = urlsplit(self.base_url)
@@ -94,7 +96,8 @@ class HttpConnection(Connection):
             raise ConfigurationError(
                 f"connection {self.name}: base_url must hold no user information, query or fragment"
             )
-        for name, value in self.wire_headers().items():
+        told = {} if self.deadline_header is None else {self.deadline_header: "1"}
+        for name, value in {**self.wire_headers(), **told}.items():
             if not _TOKEN.fullmatch(name) or any(not " " <= c <= "~" for c in value):
                 # The value is not repeated: it may be the secret.
                 raise ConfigurationError(f"connection {self.name}: header {name!r} cannot be sent")
@@ -112,7 +115,8 @@ class HttpConnection(Connection):
     @property
     def header_names(self) -> frozenset[str]:
         """The headers that are the connection's own, in lower case."""
-        return frozenset(self.wire_headers())
+        own = () if self.deadline_header is None else (self.deadline_header.lower(),)
+        return frozenset((*self.wire_headers(), *own))
 
     def wire_headers(self, *, authenticate: bool = True) -> dict[str, str]:
         """The headers to send, secrets revealed, in lower case. For the wire only."""
@@ -190,6 +194,10 @@ class HttpSection(ConnectionSection):
     """Check certificates."""
     ca_file: str | None = None
     """Authorities to trust instead of the system's, relative to the settings file."""
+    max_connections: int = 100
+    """Sockets open to this upstream at once."""
+    deadline_header: str | None = None
+    """Header that tells the upstream how many milliseconds are left of the call."""
     allow_private: bool = False
     """Let the host resolve to private or loopback addresses. An address, or localhost, that is
     written into base_url is allowed anyway."""
@@ -209,6 +217,8 @@ class HttpSection(ConnectionSection):
             if self.ca_file
             else self.verify_tls,
             network=NetworkPolicy(allow_private=self.allow_private),
+            max_connections=self.max_connections,
+            deadline_header=self.deadline_header,
             **self.common(),
         )
 

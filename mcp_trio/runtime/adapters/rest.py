@@ -7,6 +7,7 @@ the scope of a call closes its socket.
 from __future__ import annotations
 
 import email.utils
+import math
 import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -82,6 +83,9 @@ def _build(
     client: httpx2.AsyncClient, request: HttpRequest, connection: HttpConnection, settings: Settings
 ) -> httpx2.Request:
     own = connection.wire_headers(authenticate=settings.authenticate)
+    left = trio.current_effective_deadline() - trio.current_time()
+    if connection.deadline_header is not None and left < math.inf:
+        own[connection.deadline_header.lower()] = str(max(0, int(left * 1000)))
     connect = settings.timeouts.connect
     built = client.build_request(
         request.method,
