@@ -382,6 +382,21 @@ async def test_a_server_that_hangs_up_on_the_question_is_called_again():
     assert heard == ["server/discover", "initialize"]
 
 
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "http"])
+async def test_a_server_that_hangs_up_at_once_is_what_is_told_of(scheme):
+    async def serve(stream):
+        await stream.aclose()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        for _ in range(5):  # it may win or lose the race with the first message
+            with pytest.raises(TransportError):
+                await MCPClient(f"{scheme}://127.0.0.1:{port}").__aenter__()
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_transport_of_the_callers_cannot_be_opened_again():
     ours, theirs = MemoryTransport.pair()
 
