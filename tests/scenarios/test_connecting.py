@@ -175,6 +175,19 @@ async def test_an_answer_to_the_question_that_comes_too_late_changes_nothing(aut
     await theirs.aclose()
 
 
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+async def test_a_handshake_that_is_given_up_is_not_taken_back(autojump_clock, how):
+    ours, theirs = MemoryTransport.pair()
+    options = ClientOptions(revisions=(R2025_11_25,), probe_timeout=5)
+    with trio.move_on_after(1 if how == "cancel" else 100), contextlib.suppress(MCPError):
+        await MCPClient(ours, options=options).__aenter__()
+    peer = ScriptedPeer(theirs)
+    assert (await peer.hear()).method == "initialize"
+    with pytest.raises(trio.EndOfChannel):
+        await peer.hear()  # LC4
+    await theirs.aclose()
+
+
 class Impatient:
     """A server that asks while it is still being told that the client is ready."""
 
