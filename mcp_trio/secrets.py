@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import attrs
 
@@ -66,6 +66,15 @@ def mask(text: str, secrets: Iterable[Secret]) -> str:
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, MASK)
     return text
+
+
+def shown_url(url: str) -> str:
+    """A URL for people: without user, query and fragment, where secrets live, and not too long."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(no URL)"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
 
 
 @attrs.frozen(kw_only=True)
