@@ -24,6 +24,7 @@ BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
 SECTIONS = (
     ("server", config.ServerSection),
     ("catalog", config.CatalogSection),
+    ("admin", config.AdminSection),
     ("connections.NAME", ConnectionSection),
     *((f"connections.NAME, {kind}", connection_section(kind)) for kind in KINDS),
     ("connections.NAME.auth", AuthSection),

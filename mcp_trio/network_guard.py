@@ -79,6 +79,17 @@ class Guard:
         return "a private or loopback address"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host name or literal means this machine."""
+    bare = host.strip("[]").lower().rstrip(".")
+    if bare == "localhost" or bare.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return False
+
+
 def _literal(host: str) -> Address | None:
     try:
         return ipaddress.ip_address(host.strip("[]"))

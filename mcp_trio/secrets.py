@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import attrs
 
@@ -137,6 +137,15 @@ def _read(path: Path) -> str:
     if not value:
         raise ValueError("the file is empty")
     return value
+
+
+def shown_url(url: str) -> str:
+    """A URL for people: without user, query and fragment, where secrets live, and not too long."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(no URL)"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
 
 
 @attrs.frozen(kw_only=True)

@@ -22,9 +22,9 @@ from mcp_trio.auth.outward import Outward
 from mcp_trio.auth.steps import Answer, Ask, Flow
 from mcp_trio.auth.token_requests import Applicant, RefusedError, read_grant, request_token
 from mcp_trio.auth.tokens import Grant, RegisteredClient
-from mcp_trio.auth.urls import is_loopback
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
+from mcp_trio.network_guard import is_loopback
 from mcp_trio.runtime.stages import Stage, StageError
 from mcp_trio.secrets import Secret
 

@@ -175,6 +175,19 @@ async def test_an_answer_to_the_question_that_comes_too_late_changes_nothing(aut
     await theirs.aclose()
 
 
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+async def test_a_handshake_that_is_given_up_is_not_taken_back(autojump_clock, how):
+    ours, theirs = MemoryTransport.pair()
+    options = ClientOptions(revisions=(R2025_11_25,), probe_timeout=5)
+    with trio.move_on_after(1 if how == "cancel" else 100), contextlib.suppress(MCPError):
+        await MCPClient(ours, options=options).__aenter__()
+    peer = ScriptedPeer(theirs)
+    assert (await peer.hear()).method == "initialize"
+    with pytest.raises(trio.EndOfChannel):
+        await peer.hear()  # LC4
+    await theirs.aclose()
+
+
 class Impatient:
     """A server that asks while it is still being told that the client is ready."""
 
@@ -380,6 +393,21 @@ async def test_a_server_that_hangs_up_on_the_question_is_called_again():
             assert client.revision is R2025_11_25
         nursery.cancel_scope.cancel()
     assert heard == ["server/discover", "initialize"]
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "http"])
+async def test_a_server_that_hangs_up_at_once_is_what_is_told_of(scheme):
+    async def serve(stream):
+        await stream.aclose()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        for _ in range(5):  # it may win or lose the race with the first message
+            with pytest.raises(TransportError):
+                await MCPClient(f"{scheme}://127.0.0.1:{port}").__aenter__()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_transport_of_the_callers_cannot_be_opened_again():
