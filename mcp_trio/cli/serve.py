@@ -19,6 +19,7 @@ import trio
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
 from mcp_trio.cli.demo import DEMO_SERVER, DemoUpstream, demo_settings
+from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.config import ServerSection, Settings, load_settings, make_connections
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.serving import HTTPService
@@ -54,6 +55,8 @@ def serve(
     if demo == (config is not None):
         raise click.UsageError("give either a CONFIG file or --demo")
     configure_logging(level=log_level)
+    # There is something to close from now on.
+    raise_again()
     try:
         if config is None:
             trio.run(_serve_demo, host or "127.0.0.1", 8000 if port is None else port)
@@ -184,3 +187,7 @@ def curl_line(url: str) -> str:
     }
     fields = " ".join(f"-H '{name}: {value}'" for name, value in headers.items())
     return f"curl -s {url} {fields} -d '{json.dumps(body, separators=(',', ':'))}'"
+
+
+COMMANDS = {"serve": serve}
+"""By name."""

@@ -236,7 +236,7 @@ async def test_a_command_line_in_quotes_is_a_server():
 
 def test_the_page_of_the_command_line_names_every_command_and_option():
     page = (EXAMPLES.parent / "docs" / "command-line.md").read_text()
-    for command in COMMANDS:
+    for command in COMMANDS.values():
         assert f"`{command.name} TARGET" in page
         for option in command.params:
             if option.param_type_name == "option":
