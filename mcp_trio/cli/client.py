@@ -345,7 +345,7 @@ def _kinds(schema: object) -> set[str]:
         return set()
     found = cast("JSONObject", schema)
     named = found.get("type")
-    parts = [named] if isinstance(named, str) else cast("list[object]", named or [])
+    parts = cast("list[object]", named) if isinstance(named, list) else [named]
     kinds = {part for part in parts if isinstance(part, str)}
     for key in ("anyOf", "oneOf"):
         choices = found.get(key)

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-import click
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -77,11 +76,14 @@ def put(text: str) -> None:
     Raises:
         UnreadError: nobody reads it any more, nor anything after it.
     """
-    stream: Any = sys.stdout
-    stream.reconfigure(errors="backslashreplace")
+    stream = sys.stdout
+    shown = printable(text) if stream.isatty() else text
+    left = memoryview(f"{shown}\n".encode(stream.encoding, "backslashreplace"))
     try:
-        # With `color`, what goes into a pipe is not changed.
-        click.echo(printable(text) if stream.isatty() else text, color=True)
+        while left:
+            # Without a buffer (PYTHONUNBUFFERED) a write may take a part only.
+            left = left[stream.buffer.write(left) :]
+        stream.flush()
     except BrokenPipeError as error:
         # The interpreter flushes once more on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
