@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
@@ -258,7 +258,7 @@ class ClientGroup:
             return await client.get_prompt(own, arguments, timeout=timeout)
 
     @contextlib.contextmanager
-    def _asking(self, name: str) -> Iterator[None]:
+    def _asking(self, name: str) -> Generator[None]:
         """Take down whether a server could be asked; its answer may be an error all the same."""
         try:
             yield
