@@ -10,6 +10,7 @@ from mcp_trio.cli.interrupts import leave_at_once
 
 _HOMES = {
     "call": "client",
+    "catalog": "catalog",
     "list": "client",
     "listen": "client",
     "probe": "client",

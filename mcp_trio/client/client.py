@@ -25,6 +25,7 @@ from mcp_trio.client.negotiation import Agreed, Negotiation
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.client.targets import Lines, Target
 from mcp_trio.client.tidings import KINDS, Tidings
+from mcp_trio.engine.subscriptions import TOOLS_CHANGED
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
@@ -181,7 +182,11 @@ class MCPClient(Listening):
             options=self.options,
             declared=self._answers.callbacks.capabilities,
             mirrored=self._mirrored,
+            settled=self._settled,
         )
+
+    def _settled(self, revision: Revision) -> None:
+        self._revision = revision
 
     async def _opened(self, session: Dispatcher, agreed: Agreed) -> None:
         """Take in what the server says of itself, and watch again what was watched (D4)."""
@@ -272,9 +277,13 @@ class MCPClient(Listening):
     def forget(self, method: str | None = None) -> None:
         """Drop the answers that are kept, or those to one method.
 
+        With those to `tools/list` goes what they promise of structured content.
+
         Args:
             method: None for every method.
         """
+        if method in {None, "tools/list"}:
+            self._outputs.forget()
         if self._cache is not None:
             self._cache.forget(method)
 
@@ -307,6 +316,8 @@ class MCPClient(Listening):
     # -- what the server tells -------------------------------------------------------
 
     def _heard(self, notification: Notification) -> None:
+        if notification.method == TOOLS_CHANGED:
+            self._outputs.forget()
         if self._cache is not None:
             self._cache.outdate(notification)
         # A server may speak before it is known how it speaks; what it says reads the same then.
