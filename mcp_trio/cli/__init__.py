@@ -6,8 +6,6 @@ from importlib import import_module
 
 import click
 
-from mcp_trio.cli.interrupts import leave_at_once
-
 _HOMES = {
     "call": "client",
     "catalog": "catalog",
@@ -30,7 +28,6 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the contract
         if cmd_name not in _HOMES:
             return None
-        leave_at_once()
         module = import_module(f"mcp_trio.cli.{_HOMES[cmd_name]}")
         found: click.Command = module.COMMANDS[cmd_name]
         return found

@@ -19,8 +19,9 @@ def leave_at_once() -> None:
 
 
 def raise_again() -> None:
-    """Let Ctrl-C raise `KeyboardInterrupt` from now on, as usual."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Take `leave_at_once` back: Ctrl-C raises `KeyboardInterrupt` from now on."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
