@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import tomllib
 
 import apsw
 import pytest
 import trio
 
-from mcp_trio.catalog.operation import OperationError
+from mcp_trio.catalog.operation import OperationError, parse
 from mcp_trio.config import make_connections, parse_settings
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.runtime.compiler import Compiler
+from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.sql_connection import SqlConnection
 from mcp_trio.runtime.stages import WARNING_KEY
 from mcp_trio.secrets import Secret
+from tests.programs import ROOT
 from tests.runtime.conftest import make_context
 from tests.runtime.sql import SqlBench
 
@@ -93,7 +98,10 @@ async def test_a_value_stays_a_value(db, value):
 
 
 async def test_arrays_and_objects_are_json_and_what_is_absent_is_null(db):
-    statement = "SELECT count(*) AS n, :more AS more FROM leads WHERE id IN (SELECT value FROM json_each(:ids))"
+    statement = (
+        "SELECT count(*) AS n, :more AS more FROM leads "
+        "WHERE id IN (SELECT value FROM json_each(:ids))"
+    )
     (row,) = await db.rows(statement, given={"ids": [1, 2, 7]})
     assert row == {"n": 2, "more": None}
     (row,) = await db.rows(statement, given={"ids": [], "more": {"a": [1]}})
@@ -118,7 +126,7 @@ async def test_a_change_is_committed_and_tells_how_many(db, path):
 
 async def test_reading_cannot_write_whatever_the_statement_does(db, path, failure):
     sneaky = "WITH x AS (SELECT 1) DELETE FROM leads"
-    text, told = failure(await db.call(sneaky))
+    _, told = failure(await db.call(sneaky))
     assert (told["stage"], told["code"]) == ("external_service", "SQLITE_READONLY")
     assert emails(path) == ["ann@x", "bob@x"]
 
@@ -350,6 +358,17 @@ async def test_a_call_that_waits_for_a_session_can_be_cancelled(path):
             assert scope.cancelled_caught
             nursery.cancel_scope.cancel()
         assert bench.connections._resources == {}
+
+
+async def test_the_example_of_the_documentation_runs(path):
+    page = (ROOT / "docs" / "operations.md").read_text().split("## SQL")[1]
+    view = json.loads(page.split("```json")[1].split("```")[0])
+    settings = parse_settings(tomllib.loads(page.split("```toml")[1].split("```")[0]))
+    connections = Connections(make_connections(settings.connections, path.parent))
+    async with connections:
+        operation = Compiler(connections).compile(parse(view))
+        result = await operation.call(make_context(), {"domain": "x", "most": 1})
+    assert result.structured_content == {"found": 1, "leads": [{"id": 1, "email": "ann@x"}]}
 
 
 # -- at load ---------------------------------------------------------------------------
