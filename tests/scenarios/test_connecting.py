@@ -154,6 +154,18 @@ async def test_a_refusal_of_the_version_ends_soon_whatever_it_names(data, probes
     assert len(asked) == probes
 
 
+async def test_a_client_without_handshakes_says_what_a_server_lacks_that_wants_one():
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        answers = {"server/discover": lambda request: Error(request.id, -32601, "Method not found")}
+        nursery.start_soon(_script, ScriptedPeer(theirs), answers)
+        with pytest.raises(VersionMismatchError, match="without a handshake") as refused:
+            async with MCPClient(ours, options=ClientOptions(revisions=[R2026_07_28])):
+                pass
+    assert refused.value.data == {"supported": [], "requested": "2026-07-28"}
+    await theirs.aclose()
+
+
 async def test_an_answer_to_the_question_that_comes_too_late_changes_nothing(autojump_clock):
     late = []
 
