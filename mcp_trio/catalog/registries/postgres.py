@@ -39,8 +39,7 @@ from mcp_trio.secrets import Secret, mask, shown_url
 
 CANCEL_TIMEOUT = 1.0
 """Seconds for telling a server to end a query; then the socket is cut."""
-BATCH = 500
-"""Rows fetched at once."""
+_FETCH: LiteralString = "FETCH FORWARD 500 FROM catalog"
 
 T = TypeVar("T")
 
@@ -249,14 +248,16 @@ class PostgresRegistry:
         entries: list[RawEntry] = []
         removed: list[str] = []
         partial = base is not None and self._is_past(connection, base, now)
-        # A cursor on the server: rows come in batches, and not all at once.
-        with connection.cursor(name="catalog") as cursor:
-            cursor.itersize = BATCH
-            if base is not None and partial:
-                cursor.execute(_SINCE.encode(), (base.counter,))
-            else:
-                cursor.execute(_EVERYTHING.encode())
-            for operation_id, published, size, *columns in cursor:
+        query = _SINCE if partial else _EVERYTHING
+        # A cursor on the server: rows come in batches, and not all at once. It ends with the
+        # transaction. Not the driver's own: that one must be told to close, which fails
+        # when the query is cancelled at that moment.
+        connection.execute(
+            f"DECLARE catalog NO SCROLL CURSOR FOR {query}".encode(),
+            (base.counter,) if base is not None and partial else (),
+        )
+        while rows := connection.execute(_FETCH).fetchall():
+            for operation_id, published, size, *columns in rows:
                 if published:
                     entries.append(to_entry(str(operation_id), int(size), columns))
                 else:
