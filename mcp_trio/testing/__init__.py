@@ -1,10 +1,11 @@
 """For people who test code that uses, or extends, this package.
 
-A peer that says exactly what a script tells it, a transport that goes wrong on
-purpose, and the battery that every `Transport` has to pass.
+A peer that says exactly what a script tells it, lines that go wrong on purpose, a way to cancel
+at every step, and the battery that every `Transport` has to pass.
 """
 
 from mcp_trio.testing.battery import check_transport as check_transport
+from mcp_trio.testing.cancelling import cancelled_after as cancelled_after
 from mcp_trio.testing.faults import FaultyTransport as FaultyTransport
 from mcp_trio.testing.scripted import ScriptedPeer as ScriptedPeer
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport

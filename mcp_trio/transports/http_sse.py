@@ -84,6 +84,8 @@ class HTTPSSETransport:
                     async for chunk in chunks:
                         for event in decoder.receive(chunk):
                             await self._take(event)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            pass  # closed by us while a message came in
         except UnauthorizedError as error:
             self._fail(error.message)
         except (httpx2.HTTPError, EventTooLargeError, _ForeignEndpointError) as error:

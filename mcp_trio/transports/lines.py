@@ -110,8 +110,11 @@ class LineTransport:
         try:
             await self._outbox.flush(self._write)
         finally:
-            await self._outgoing.aclose()
-            await self._incoming.aclose()
+            # One that is cancelled has closed its stream all the same, and must not keep the other.
+            try:
+                await self._outgoing.aclose()
+            finally:
+                await self._incoming.aclose()
 
 
 class ProgramLine(LineTransport):

@@ -8,11 +8,14 @@ from mcp_trio.testing import MemoryTransport, check_transport
 
 
 @pytest.mark.parametrize("encode", [True, False])
-async def test_memory_passes_the_battery(encode):
+async def test_memory_passes_the_battery(encode, autojump_clock):
     async def make():
         return MemoryTransport.pair(encode=encode)
 
-    await check_transport(make)
+    async def half_close(end):
+        await end._outgoing.aclose()
+
+    await check_transport(make, half_close=half_close)
 
 
 async def test_messages_go_through_the_codec_unless_told_otherwise():

@@ -16,7 +16,7 @@ import trio
 from mcp_trio import Command
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.transports.stdio_client import running
-from tests.scenarios.test_cancel_anywhere import cancelled_after
+from mcp_trio.testing import cancelled_after
 
 
 def python(code, *arguments, **settings):
