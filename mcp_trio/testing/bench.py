@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -110,6 +111,13 @@ async def expect_messages(receiver: Transport, *messages: Message) -> None:
     for message in messages:
         got = await hear(receiver)
         expect(got == message, f"sent {brief(message)}, received {brief(got)}")
+
+
+async def exchange(sender: Transport, receiver: Transport, *messages: Message) -> None:
+    """Send messages while they are received, just these, in this order."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(send_all, sender, *messages))
+        await expect_messages(receiver, *messages)
 
 
 async def expect_end(receiver: Transport, when: str) -> None:

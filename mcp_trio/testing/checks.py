@@ -23,6 +23,7 @@ from mcp_trio.testing.bench import (
     Line,
     brief,
     close_in_time,
+    exchange,
     expect,
     expect_end,
     expect_messages,
@@ -50,19 +51,15 @@ MIDDLING = 100_000
 async def kinds(bench: Bench) -> None:
     """Every kind of message arrives whole and in order, both ways."""
     async with bench.line() as line:
-        await send_all(line.end, *SAMPLES)
-        await expect_messages(line.peer, *SAMPLES)
-        await send_all(line.peer, *SAMPLES)
-        await expect_messages(line.end, *SAMPLES)
+        await exchange(line.end, line.peer, *SAMPLES)
+        await exchange(line.peer, line.end, *SAMPLES)
 
 
 async def order(bench: Bench) -> None:
     """What one task sends arrives in that order, both ways at once, each message one time."""
     async with bench.line() as line, trio.open_nursery() as nursery:
-        nursery.start_soon(partial(send_all, line.end, *NOTES))
-        nursery.start_soon(partial(send_all, line.peer, *NOTES))
-        nursery.start_soon(partial(expect_messages, line.end, *NOTES))
-        nursery.start_soon(partial(expect_messages, line.peer, *NOTES))
+        nursery.start_soon(partial(exchange, line.end, line.peer, *NOTES))
+        nursery.start_soon(partial(exchange, line.peer, line.end, *NOTES))
 
 
 async def senders(bench: Bench) -> None:
@@ -81,10 +78,8 @@ async def huge(bench: Bench) -> None:
     """A huge message arrives whole, both ways at once, and the small ones around it."""
     async with bench.line() as line, trio.open_nursery() as nursery:
         messages = (note(0), note(1, bench.huge), note(2))
-        nursery.start_soon(partial(send_all, line.end, *messages))
-        nursery.start_soon(partial(send_all, line.peer, *messages))
-        nursery.start_soon(partial(expect_messages, line.end, *messages))
-        nursery.start_soon(partial(expect_messages, line.peer, *messages))
+        nursery.start_soon(partial(exchange, line.end, line.peer, *messages))
+        nursery.start_soon(partial(exchange, line.peer, line.end, *messages))
 
 
 async def back_pressure(bench: Bench) -> None:
@@ -289,9 +284,8 @@ async def close_ends_waiting(bench: Bench) -> None:
 async def close_is_heard(bench: Bench) -> None:
     """What was sent before closing is delivered, then the peer hears the end."""
     async with bench.line() as line, trio.open_nursery() as nursery:
-        await send_all(line.end, *NOTES[:5])
-        nursery.start_soon(line.end.aclose)
-        await expect_messages(line.peer, *NOTES[:5])
+        nursery.start_soon(_send_and_close, line.end)
+        await expect_messages(line.peer, *NOTES)
         await expect_end(line.peer, "after the other end was closed")
 
 
@@ -299,11 +293,15 @@ async def peer_close(bench: Bench) -> None:
     """When the peer closes, what it sent is received, then the end; sending fails in the end."""
     async with bench.line() as line:
         async with trio.open_nursery() as nursery:
-            await send_all(line.peer, *NOTES[:5])
-            nursery.start_soon(line.peer.aclose)
-            await expect_messages(line.end, *NOTES[:5])
+            nursery.start_soon(_send_and_close, line.peer)
+            await expect_messages(line.end, *NOTES)
             await expect_end(line.end, "after the peer was closed")
         await _expect_broken(line.end)
+
+
+async def _send_and_close(end: Transport) -> None:
+    await send_all(end, *NOTES)
+    await end.aclose()
 
 
 async def _expect_broken(end: Transport) -> None:
@@ -336,13 +334,11 @@ async def _stop_half(bench: Bench, quiet: Transport, other: Transport) -> None:
         raise AssertionError(
             "say as `half_close` how an end stops sending, or in `without` why it cannot"
         )
-    await send_all(quiet, *NOTES[:3])
-    await expect_messages(other, *NOTES[:3])
+    await exchange(quiet, other, *NOTES)
     await trio.testing.wait_all_tasks_blocked()  # until nobody is writing any more
     await bench.half_close(quiet)
     await expect_end(other, "after the other end has stopped sending")
-    await send_all(other, *NOTES)
-    await expect_messages(quiet, *NOTES)
+    await exchange(other, quiet, *NOTES)
     await close_in_time(other, "after a half-close")
     await expect_end(quiet, "after the second half was closed, too")
 
@@ -353,8 +349,7 @@ async def abandon(bench: Bench) -> None:
         for id_ in (1, "1"):
             told: object = line.end.abandon(id_)
             expect(isinstance(told, bool), f"abandon gives {told!r}")
-        await send_all(line.end, *NOTES)
-        await expect_messages(line.peer, *NOTES)
+        await exchange(line.end, line.peer, *NOTES)
 
 
 def _number(message: Message) -> int | None:

@@ -5,13 +5,19 @@ import pytest
 import trio
 
 from mcp_trio.http.legacy_sse import EventLine
-from mcp_trio.http.requests import HTTPRequest
+from mcp_trio.http.requests import HTTPRequest, PeerGoneError
 from mcp_trio.http.responses import Responder, respond
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.jsonrpc import codec
 from mcp_trio.testing import check_transport
 from mcp_trio.transports.http_sse import HTTPSSETransport
 from tests.transports.late import Late
+
+# httpx2 2.10 does not close the iterator of httpcore2 within its own (`AsyncResponseStream`), which
+# is left to the collector when a stream is left between two chunks. The socket is closed.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Async generator 'httpcore2._async.connection_pool.PoolByteStream:ResourceWarning"
+)
 
 
 class ServerEnd(EventLine):
@@ -41,7 +47,10 @@ async def _pair(nursery, http):
                 server.has_come(line)
                 await line.done.wait()
         else:
-            message = codec.decode(await request.body(2**24, 30))
+            try:
+                message = codec.decode(await request.body(2**24, 30))
+            except PeerGoneError:
+                return
             taken = await server.end.put(message, None)
             await respond(send, 202 if taken else 404)
 

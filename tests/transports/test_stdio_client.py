@@ -15,8 +15,8 @@ import trio
 
 from mcp_trio import Command
 from mcp_trio.errors import ConfigurationError, TransportError
-from mcp_trio.transports.stdio_client import running
 from mcp_trio.testing import cancelled_after
+from mcp_trio.transports.stdio_client import running
 
 
 def python(code, *arguments, **settings):

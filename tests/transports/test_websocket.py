@@ -30,7 +30,9 @@ NOTE = '{"jsonrpc":"2.0","method":"n"}'
 
 
 HALVES = ("half_close", "peer_half_close")
-NO_HALVES = "a WebSocket closes both ways at once: whoever gets a close frame answers it and is done"
+NO_HALVES = (
+    "a WebSocket closes both ways at once: whoever gets a close frame answers it and is done"
+)
 
 
 class Server:
