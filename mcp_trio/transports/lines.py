@@ -166,6 +166,8 @@ class ProgramLine(LineTransport):
                 if not _is_noise(envelope.message):
                     return envelope
         except trio.EndOfChannel as end:
+            if self._outbox.closed:
+                raise  # our own doing, about which the program has nothing to say
             raise trio.EndOfChannel(await self._fate()) from end
 
     def _read(self, line: bytes | Oversized) -> Message:
