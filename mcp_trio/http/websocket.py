@@ -108,9 +108,10 @@ class ASGIWebSocket:
         if self._ended:
             await trio.lowlevel.checkpoint()
             raise trio.EndOfChannel
+        message = None
         with trio.CancelScope() as self._hearing:
             message = await self._receive()
-        if self._hearing.cancelled_caught:
+        if message is None:
             raise self._end()
         if message["type"] != "websocket.receive":
             self._gone = True

@@ -69,6 +69,6 @@ def _told(error: Exception, timeout: float) -> Iterator[str]:
         case trio.TooSlowError():
             yield f"it did not get that far within {timeout:g} s"
         case AssertionError():
-            yield str(error)
+            yield str(error) or repr(error)
         case _:
             yield f"the transport raised {error!r}"

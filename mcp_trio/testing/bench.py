@@ -8,7 +8,6 @@ from functools import partial
 from typing import TypeAlias
 
 import trio
-import trio.lowlevel
 import trio.testing
 
 from mcp_trio.abc import Transport
@@ -26,6 +25,8 @@ STEADY = 10
 FLOOD = 400
 """Messages of `HEAVY` bytes, 80 MB of them, that no peer takes without reading."""
 HEAVY = 200_000
+LAST = -1
+"""The number of the message after which no other is waited for."""
 PROBE = -2
 """The number of a message that need not arrive."""
 

@@ -51,8 +51,9 @@ async def cancelled_after(step: int, scenario: Callable[[], Awaitable[object]]) 
     Raises:
         trio.TooSlowError: it took longer than `PATIENCE`.
     """
-    with trio.fail_after(PATIENCE), trio.CancelScope() as scope:
-        instrument = _Cancelling(scope, step)
+    scope = trio.CancelScope()
+    instrument = _Cancelling(scope, step)
+    with trio.fail_after(PATIENCE), scope:
         trio.lowlevel.add_instrument(instrument)
         try:
             await scenario()

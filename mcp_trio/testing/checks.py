@@ -7,6 +7,7 @@ the end that is looked at, `line.peer` is only used.
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 import trio
 import trio.testing
@@ -17,6 +18,7 @@ from mcp_trio.errors import TransportError
 from mcp_trio.jsonrpc.messages import Error, Malformed, Message, Notification, Request, Result
 from mcp_trio.testing.bench import (
     HEAVY,
+    LAST,
     PROBE,
     Bench,
     Flood,
@@ -65,13 +67,18 @@ async def order(bench: Bench) -> None:
 async def senders(bench: Bench) -> None:
     """Messages of many senders neither mix nor get lost."""
     async with bench.line() as line, trio.open_nursery() as nursery:
+        nursery.start_soon(_send_at_once, line.end)
+        numbers: list[int] = []
+        while (message := await hear(line.peer)) != note(LAST):
+            numbers.append(_whole(message, 5000, "mixed up by many senders:"))
+        expect(sorted(numbers) == list(range(SENDERS)), "messages got lost or came twice")
+
+
+async def _send_at_once(end: Transport) -> None:
+    async with trio.open_nursery() as nursery:
         for number in range(SENDERS):
-            nursery.start_soon(line.end.send, Envelope(note(number, 5000)))
-        seen = [await hear(line.peer) for _ in range(SENDERS)]
-        for message in seen:
-            expect(_number(message) is not None, f"mixed up: {brief(message)}")
-        numbers = sorted(number for number in map(_number, seen) if number is not None)
-        expect(numbers == list(range(SENDERS)), "messages got lost or came twice")
+            nursery.start_soon(end.send, Envelope(note(number, 5000)))
+    await end.send(Envelope(note(LAST)))
 
 
 async def huge(bench: Bench) -> None:
@@ -112,12 +119,10 @@ async def cancelled_send(bench: Bench) -> None:
     async with bench.line() as line, trio.open_nursery() as nursery:
         seen: list[Message] = []
         returned: list[int] = []
-        last = -1
 
         async def read() -> None:
-            while not seen or seen[-1] != note(last):
+            while not seen or seen[-1] != note(LAST):
                 seen.append(await hear(line.peer))
-            nursery.cancel_scope.cancel()
 
         async def send(number: int) -> None:
             await line.end.send(Envelope(note(number, MIDDLING)))
@@ -127,8 +132,7 @@ async def cancelled_send(bench: Bench) -> None:
         step = 1
         while await cancelled_after(step, partial(send, step)):
             step += 1
-        await line.end.send(Envelope(note(last)))
-        await trio.sleep_forever()
+        await line.end.send(Envelope(note(LAST)))
     numbers = [_whole(message, MIDDLING, "a cancelled send left") for message in seen[:-1]]
     expect(len(set(numbers)) == len(numbers), "a message came twice")
     kept = [number for number in numbers if number in returned]
@@ -143,9 +147,9 @@ async def cancelled_waiting_send(bench: Bench) -> None:
         await flood.stuck()
         flood.scope.cancel()
         await flood.over.wait()
-        nursery.start_soon(line.end.send, Envelope(note(-1)))
+        nursery.start_soon(line.end.send, Envelope(note(LAST)))
         numbers: list[int] = []
-        while (message := await hear(line.peer)) != note(-1):
+        while (message := await hear(line.peer)) != note(LAST):
             numbers.append(_whole(message, HEAVY, "a cancelled send left"))
         got = list(range(flood.sent)), list(range(flood.sent + 1))
         expect(numbers in got, "of the messages before a cancelled send some are missing")
@@ -285,6 +289,7 @@ async def close_is_heard(bench: Bench) -> None:
     """What was sent before closing is delivered, then the peer hears the end."""
     async with bench.line() as line, trio.open_nursery() as nursery:
         nursery.start_soon(_send_and_close, line.end)
+        await trio.testing.wait_all_tasks_blocked()
         await expect_messages(line.peer, *NOTES)
         await expect_end(line.peer, "after the other end was closed")
 
@@ -294,6 +299,7 @@ async def peer_close(bench: Bench) -> None:
     async with bench.line() as line:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_send_and_close, line.peer)
+            await trio.testing.wait_all_tasks_blocked()
             await expect_messages(line.end, *NOTES)
             await expect_end(line.end, "after the peer was closed")
         await _expect_broken(line.end)
@@ -347,7 +353,7 @@ async def abandon(bench: Bench) -> None:
     """Abandoning a request, also one that is unknown, says True or False and breaks nothing."""
     async with bench.line() as line:
         for id_ in (1, "1"):
-            told: object = line.end.abandon(id_)
+            told = cast("object", line.end.abandon(id_))
             expect(isinstance(told, bool), f"abandon gives {told!r}")
         await exchange(line.end, line.peer, *NOTES)
 

@@ -16,7 +16,7 @@ from mcp_trio.http.responses import Responder, respond
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.http.session_streams import SessionStreams
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Request, Result
+from mcp_trio.jsonrpc.messages import Request
 from mcp_trio.testing import check_transport
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 
