@@ -6,6 +6,9 @@ at every step, and the battery that every `Transport` has to pass.
 
 from mcp_trio.testing.battery import check_transport as check_transport
 from mcp_trio.testing.cancelling import cancelled_after as cancelled_after
+from mcp_trio.testing.faults import Fault as Fault
+from mcp_trio.testing.faults import Faults as Faults
+from mcp_trio.testing.faults import FaultyStream as FaultyStream
 from mcp_trio.testing.faults import FaultyTransport as FaultyTransport
 from mcp_trio.testing.scripted import ScriptedPeer as ScriptedPeer
 from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
