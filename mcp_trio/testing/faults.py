@@ -23,6 +23,7 @@ from mcp_trio.abc import Transport
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import Message
 from mcp_trio.wire import RequestId
 
 CUT = "the line was cut on purpose"
@@ -210,12 +211,18 @@ class FaultyTransport(_Breakable):
                 self._hold(envelope)
                 self._hold(envelope)
             case Fault.CORRUPT:
-                data = self.faults.corrupted(codec.encode(envelope.message))
-                self._hold(attrs.evolve(envelope, message=codec.decode(data)))
+                self._hold(attrs.evolve(envelope, message=self._corrupted(envelope.message)))
             case Fault.CUT:
                 self.cut()
             case None:
                 self._hold(envelope)
+
+    def _corrupted(self, message: Message) -> Message:
+        try:
+            data = codec.encode(message)
+        except codec.EncodeError:
+            return message  # it was no message before
+        return codec.decode(self.faults.corrupted(data))
 
     def _hold(self, envelope: Envelope, pause: float = 0.0) -> None:
         self._arrived += 1

@@ -6,6 +6,7 @@ clock that jumps, so that a minute costs nothing.
 
 import contextlib
 import functools
+import logging
 from pathlib import Path
 
 import hypothesis
@@ -31,7 +32,10 @@ from mcp_trio import (
     MCPServer,
     MemoryTransport,
 )
+from mcp_trio.engine.peer import Peer
 from mcp_trio.server.server import EOF_GRACE
+from mcp_trio.session import session
+from mcp_trio.session.call import TimeLimit
 from mcp_trio.testing import Fault, Faults, FaultyStream, FaultyTransport
 from mcp_trio.transports.lines import LineTransport
 from mcp_trio.wire.elicitation import ElicitResult
@@ -42,9 +46,12 @@ TELLING = 1.0
 """Seconds that a caller who leaves may be held up, to tell the server."""
 SHIELDED = 2.0
 """Seconds that a stubborn handler cleans up."""
+OPENING = 30.0
+"""Seconds in which a client is connected, or knows that it cannot be."""
 SLACK = 0.001
 NOTE = "note:///one"
 SIDES = ("client", "server")
+HARM = [fault for fault in Fault if fault is not Fault.CUT]
 
 
 class Alive:
@@ -241,10 +248,10 @@ class Pair:
         assert self.served.is_set()
         assert self.alive.handlers == 0
         assert not self.listens
-        for session in self.sessions:
-            counted = session.statistics()
-            assert (counted.pending, counted.in_flight, session._tasks) == (0, 0, 0)
-            assert not session.reaper.running
+        for each in self.sessions:
+            counted = each.statistics()
+            assert (counted.pending, counted.in_flight, each._tasks) == (0, 0, 0)
+            assert not each.reaper.running
         assert len(self.server.notices) == 0
 
 
@@ -298,6 +305,9 @@ class Whatever(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**16), troubled=st.booleans())
     def begin(self, seed, troubled):
+        self.spoilt = False
+        self.calls = []
+
         async def job():
             self.tasks = trio.lowlevel.current_statistics().tasks_living
             self.pair = Pair(self.guest.nursery, self.line, self.revision)
@@ -305,14 +315,15 @@ class Whatever(RuleBasedStateMachine):
                 rates = dict.fromkeys((Fault.DROP, Fault.DELAY, Fault.DUPLICATE), 0.08)
                 for number, end in enumerate(self.pair.ends.values()):
                     end.faults = Faults(seed + number, rates=rates)
-            await self.pair.open()
+            with trio.fail_after(OPENING):
+                await self.pair.open()
 
         self.do(job)
 
     # -- what is done -------------------------------------------------------------------
 
     @precondition(lambda self: self.open)
-    @rule(tool=st.sampled_from(TOOLS), timeout=st.sampled_from([0, 0.5, 2, 4, 10, 30]))
+    @rule(tool=st.sampled_from(TOOLS), timeout=st.sampled_from([0.5, 0, 2, 4, 10, 30]))
     def call(self, tool, timeout):
         def start():
             call = Call(tool, len(self.calls), timeout)
@@ -354,36 +365,43 @@ class Whatever(RuleBasedStateMachine):
 
     # -- what goes wrong ----------------------------------------------------------------
 
-    @rule(side=st.sampled_from(SIDES), fault=st.sampled_from(list(Fault)))
+    @rule(side=st.sampled_from(SIDES), fault=st.sampled_from(HARM))
     def hurt_a_message(self, side, fault):
         self.spoilt = self.spoilt or fault is Fault.CORRUPT
         self.pair.ends[side].faults.inject(fault)
 
     @precondition(lambda self: self.pair.streams)
-    @rule(side=st.sampled_from(SIDES), fault=st.sampled_from(list(Fault)))
+    @rule(side=st.sampled_from(SIDES), fault=st.sampled_from(HARM))
     def hurt_some_bytes(self, side, fault):
         self.spoilt = self.spoilt or fault is not Fault.DELAY
         self.pair.streams[side].faults.inject(fault)
 
-    @rule(side=st.sampled_from(SIDES))
-    def stall(self, side):
-        self.do(self.pair.ends[side].stall)
+    @rule(side=st.sampled_from(SIDES), seconds=st.sampled_from([0.5, 3, 15]))
+    def stall(self, side, seconds):
+        async def for_a_while():
+            self.pair.ends[side].stall()
+            await trio.sleep(seconds)
+            self.pair.ends[side].go_on()
 
-    @rule(side=st.sampled_from(SIDES))
-    def go_on(self, side):
-        self.do(self.pair.ends[side].go_on)
+        self.do(for_a_while)
 
-    @rule(side=st.sampled_from(SIDES))
-    def cut(self, side):
-        self.do(self.pair.ends[side].cut)
+    @precondition(lambda self: self.open)
+    @rule(side=st.sampled_from(SIDES), how=st.sampled_from(["cut", "cut in a message", "close"]))
+    def end(self, side, how):
+        match how:
+            case "cut":
+                self.do(self.pair.ends[side].cut)
+            case "cut in a message":
+                self.spoilt = True
+                self.pair.streams.get(side, self.pair.ends[side]).faults.inject(Fault.CUT)
+            case _:
+                self.do(self.pair.leave.set if side == "client" else self.pair.serving.cancel)
 
-    @rule()
-    def close_the_client(self):
-        self.do(self.pair.leave.set)
-
-    @rule()
-    def close_the_server(self):
-        self.do(self.pair.serving.cancel)
+    @precondition(lambda self: not self.open or self.pair.client.session.closed)
+    @rule(seed=st.integers(0, 2**16), troubled=st.booleans())
+    def connect_anew(self, seed, troubled):
+        self.guest.run(self._end)
+        self.begin(seed, troubled)
 
     # -- what has to hold ---------------------------------------------------------------
 
@@ -424,16 +442,69 @@ class Whatever(RuleBasedStateMachine):
         assert trio.lowlevel.current_statistics().tasks_living == self.tasks
 
 
+def run(line, revision, **settings):
+    machine = type("Whatever", (Whatever,), {"line": line, "revision": revision})
+    given = {
+        "max_examples": 40,
+        "stateful_step_count": 30,
+        "derandomize": True,
+        "database": None,
+        "deadline": None,
+        "suppress_health_check": list(hypothesis.HealthCheck),
+    }
+    run_state_machine_as_test(machine, settings=hypothesis.settings(**{**given, **settings}))
+
+
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 @pytest.mark.parametrize("line", ["memory", "lines"])
-def test_calls_end_and_nothing_is_left(line, revision):
-    machine = type("Whatever", (Whatever,), {"line": line, "revision": revision})
-    settings = hypothesis.settings(
-        max_examples=60,
-        stateful_step_count=25,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    run_state_machine_as_test(machine, settings=settings)
+def test_calls_end_and_nothing_is_left(line, revision, caplog):
+    run(line, revision)
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == []
+
+
+# -- the machine itself ------------------------------------------------------------------
+
+
+def abandon_nothing(monkeypatch):
+    """What was given up is still waited for."""
+    peers = set()
+
+    def abandon(peer, id_):
+        peers.add(peer)
+        return id_ in peer.pending
+
+    def tidy():
+        for peer in peers:
+            peer.pending.clear()
+
+    monkeypatch.setattr(Peer, "abandon", abandon)
+    return tidy
+
+
+def answer_another_call(monkeypatch):
+    """The first answer goes to whoever has waited longest."""
+
+    def resolve(peer, id_):
+        return peer.pending.pop(min(peer.pending), None) if peer.pending else None
+
+    monkeypatch.setattr(Peer, "resolve", resolve)
+
+
+def forget_the_time(monkeypatch):
+    monkeypatch.setattr(session, "time_limit", lambda given: TimeLimit())
+
+
+def close_nothing(monkeypatch):
+    """The line stays open when a session ends."""
+    monkeypatch.setattr(FaultyTransport, "aclose", lambda line: trio.lowlevel.checkpoint())
+
+
+@pytest.mark.parametrize(
+    "spoil", [abandon_nothing, answer_another_call, forget_the_time, close_nothing]
+)
+def test_a_fault_of_the_engine_is_found(spoil, monkeypatch):
+    tidy = spoil(monkeypatch)
+    with pytest.raises((AssertionError, trio.TooSlowError)):
+        run("memory", R2025_11_25, phases=[hypothesis.Phase.generate], max_examples=200)
+    if tidy is not None:
+        tidy()

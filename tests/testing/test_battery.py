@@ -1,6 +1,7 @@
 """The battery catches what it is there to catch: a broken transport for each of its checks."""
 
 import contextlib
+import re
 from collections import deque
 
 import pytest
@@ -13,6 +14,7 @@ from mcp_trio.jsonrpc.messages import Error
 from mcp_trio.testing import MemoryTransport, check_transport
 from mcp_trio.testing.battery import CHECKS
 from mcp_trio.transports.memory import BUFFER
+from tests.programs import ROOT
 
 
 class Forgetful(MemoryTransport):
@@ -421,6 +423,16 @@ async def test_a_broken_transport_is_caught(check, make, says, autojump_clock):
 
 def test_there_is_a_broken_transport_for_each_check():
     assert {check for check, *_ in BROKEN} == {check.__name__ for check in CHECKS}
+
+
+def test_the_page_names_each_check_and_says_what_it_says():
+    page = (ROOT / "docs" / "testing.md").read_text()
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| (.*) \|$", page.partition("| check |")[2], re.MULTILINE)
+    )
+    for check in CHECKS:
+        rule = check.__doc__.rstrip(".")
+        assert rows[check.__name__] == rule[0].lower() + rule[1:]
 
 
 async def memory():

@@ -130,6 +130,15 @@ async def test_a_corrupted_message_is_read_from_its_bytes():
     assert kinds >= {Malformed, Notification}
 
 
+async def test_what_is_no_message_already_stays_as_it_is():
+    ours, theirs = MemoryTransport.pair(encode=False)
+    line = FaultyTransport(ours, injected(Fault.CORRUPT))
+    broken = Malformed("no message", None)
+    await theirs.send(Envelope(broken))
+    assert (await line.receive()).message == broken
+    await line.aclose()
+
+
 async def test_the_seed_says_what_happens(autojump_clock):
     async def run(seed):
         faults = Faults(seed, rates=EACH)
