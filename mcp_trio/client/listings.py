@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Generic, Protocol, TypeVar, cast
 
 import attrs
@@ -88,9 +88,13 @@ TEMPLATES = _Listing[ListResourceTemplatesResult, ResourceTemplate](
 )
 
 
+MAX_IDLE = 1000
+"""Pages in a row without an entry. Whoever walks gets nothing meanwhile and cannot leave."""
+
+
 async def walk(
     fetch: Callable[[str | None], Awaitable[tuple[Iterable[T], str | None]]],
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T, None]:
     """Give the entries of all pages, in order.
 
     Args:
@@ -98,16 +102,21 @@ async def walk(
             the next page, None after the last.
 
     Raises:
-        ProtocolError: the same cursor comes twice.
+        ProtocolError: the same cursor comes twice, or too many pages in a row bring nothing.
     """
     cursor: str | None = None
     seen: set[str] = set()
+    idle = 0
     while True:
         entries, cursor = await fetch(cursor)
+        idle += 1
         for entry in entries:
+            idle = 0
             yield entry
         if cursor is None:
             return
+        if idle >= MAX_IDLE:
+            raise ProtocolError(f"{idle} pages of the server in a row brought nothing")
         if cursor in seen:
             raise ProtocolError("the server's pages go round in circles")
         seen.add(cursor)
@@ -206,7 +215,7 @@ class Listings(abc.ABC):
 
     def tools(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[Tool]:
+    ) -> AsyncGenerator[Tool, None]:
         """Walk over all tools, page by page.
 
         Args:
@@ -214,41 +223,40 @@ class Listings(abc.ABC):
             cache: False asks the server even for pages that are kept.
 
         Raises:
-            ProtocolError: the server gives the same cursor twice.
+            ProtocolError: the server gives the same cursor twice, or no entry on page after page.
         """
         return self._walk(TOOLS, timeout, cache=cache)
 
     def prompts(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[Prompt]:
+    ) -> AsyncGenerator[Prompt, None]:
         """Walk over all prompts; see `tools`."""
         return self._walk(PROMPTS, timeout, cache=cache)
 
     def resources(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[Resource]:
+    ) -> AsyncGenerator[Resource, None]:
         """Walk over all resources; see `tools`."""
         return self._walk(RESOURCES, timeout, cache=cache)
 
     def resource_templates(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[ResourceTemplate]:
+    ) -> AsyncGenerator[ResourceTemplate, None]:
         """Walk over all resource templates; see `tools`."""
         return self._walk(TEMPLATES, timeout, cache=cache)
 
-    async def _walk(
+    def _walk(
         self,
         listing: _Listing[Page, Item],
-        timeout: float | TimeLimit | None,  # noqa: ASYNC109 - handed on
+        timeout: float | TimeLimit | None,
         *,
         cache: bool,
-    ) -> AsyncIterator[Item]:
+    ) -> AsyncGenerator[Item, None]:
         async def fetch(cursor: str | None) -> tuple[list[Item], str | None]:
             page = await self._page(listing, cursor, timeout, cache=cache)
             return cast("list[Item]", listing.entries(page)), page.next_cursor
 
-        async for item in walk(fetch):
-            yield item
+        return walk(fetch)  # itself, so that closing it early closes all of it
 
     async def _page(
         self,
@@ -280,6 +288,9 @@ class Listings(abc.ABC):
         except (MCPError, ParamHeaderError) as error:
             known = cast("JSONObject", item) if isinstance(item, dict) else {}
             name = known.get("name") or known.get("uri")
+            if listing.item is Tool and isinstance(name, str):
+                self._annotations.pop(name, None)
+                self._outputs.forget(name)
             logger.warning("%s %.100r is left out: %s", what, name, error)
             return None
         return entry

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, cast, runtime_checkable
 
 import attrs
+import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.options import ClientOptions
@@ -25,7 +26,16 @@ from mcp_trio.eras.negotiate import (
     supported_by,
 )
 from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
-from mcp_trio.errors import MCPError, TransportError, UnauthorizedError, VersionMismatchError
+from mcp_trio.errors import (
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    MCPError,
+    RemoteError,
+    RequestTimeoutError,
+    TransportError,
+    UnauthorizedError,
+    VersionMismatchError,
+)
 from mcp_trio.framing.param_headers import ParamHeader
 from mcp_trio.jsonrpc.messages import Notification
 from mcp_trio.session.session import Dispatcher
@@ -90,6 +100,8 @@ class Negotiation:
     """What the client offers to be asked for, as a revision spells it."""
     mirrored: Callable[[str], tuple[ParamHeader, ...]]
     """The arguments of a tool that are headers, too."""
+    settled: Callable[[Revision], None]
+    """Told the revision of a session, before the server hears that it may ask."""
 
     async def run(self, step: Step, known: Known | None) -> Agreed | Anew:
         """Find out the era, beginning with a step.
@@ -135,8 +147,15 @@ class Negotiation:
     def _final(self, error: MCPError, reply: Reply) -> MCPError:
         if reply is Reply.UNAUTHORIZED and isinstance(error, TransportError):
             return UnauthorizedError(f"the server wants to know who asks: {error.message}")
-        if supported_by(error) and not isinstance(error, VersionMismatchError):
+        refused = error.rpc_code == UNSUPPORTED_VERSION or supported_by(error)
+        if refused and not isinstance(error, VersionMismatchError):
             return nothing_common(self.options.revisions, supported_by(error))
+        if _knows_no_discover(error, reply) and all(r.stateless for r in self.options.revisions):
+            ours = ", ".join(revision.date for revision in self.options.revisions)
+            return VersionMismatchError(
+                f"the server speaks no revision without a handshake: it answered {error.message!r}",
+                data={"supported": [], "requested": ours},
+            )
         return error
 
     async def _discover(self, revision: Revision, step: Step) -> Agreed:
@@ -184,8 +203,14 @@ class Negotiation:
         if revision not in handshake:
             raise nothing_common(self.options.revisions, [found.protocol_version])
         stamp = session.stamp = HandshakeStamp(revision)
+        # The server may ask as soon as it hears that we are ready, while we still tell it.
+        self.settled(revision)
         initialized = Notification("notifications/initialized")
-        await session.notify(initialized.method)
+        limit = self.options.opening_timeout
+        with trio.move_on_after(limit) as waiting:
+            await session.notify(initialized.method)
+        if waiting.cancelled_caught:
+            raise RequestTimeoutError(f"{initialized.method} was not taken within {limit} s")
         if isinstance(transport, Listening) and transport.session_id is not None:
             await transport.listen(stamp.headers(initialized))
         return Agreed(
@@ -195,3 +220,10 @@ class Negotiation:
             server_info=found.server_info,
             instructions=found.instructions,
         )
+
+
+def _knows_no_discover(error: MCPError, reply: Reply) -> bool:
+    """Tell whether an answer to `server/discover` is one of a server that wants a handshake."""
+    if not isinstance(error, RemoteError):
+        return False
+    return error.rpc_code == METHOD_NOT_FOUND or reply is Reply.NO_ENDPOINT

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import trio
+import trio.lowlevel
 
 from mcp_trio.abc import Transport
-from mcp_trio.client.options import Authorization
+from mcp_trio.client.options import Authorization, Identified
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.lines import LineTransport
@@ -96,6 +97,7 @@ class Lines:
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
         self._auth = auth
+        self._bound: object = None
         self._used = False
         if auth is not None and not self.older:
             raise ConfigurationError("`auth` needs a target that is an http or https URL")
@@ -126,6 +128,20 @@ class Lines:
         """Times in a row that a line which broke is opened again."""
         return self._target.restarts if isinstance(self._target, Command) else 0
 
+    @property
+    def identity(self) -> object:
+        """Stands for who asks at present; equal to no other where that cannot be known."""
+        if self._bound is None:
+            return None
+        return self._bound.identity if isinstance(self._bound, Identified) else object()
+
+    async def settle(self) -> object:
+        """Find out as whom the next request would be sent; the `identity` afterwards."""
+        if isinstance(self._bound, Identified):
+            return await self._bound.settle()
+        await trio.lowlevel.checkpoint()
+        return self.identity
+
     @contextlib.asynccontextmanager
     async def open(self, *, older: bool = False) -> AsyncGenerator[Transport, None]:
         """Open a line; afterwards everything that it needed is closed.
@@ -142,7 +158,7 @@ class Lines:
             match self._target:
                 case str() as url:
                     if self.older:
-                        auth = None if self._auth is None else self._auth.bind(url)
+                        auth = self._bound = None if self._auth is None else self._auth.bind(url)
                         yield await _open_http(url, exits, auth, older=older)
                     else:
                         yield await _open_url(url, exits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import attrs
@@ -11,9 +11,9 @@ import msgspec
 
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.json_schema import SchemaError, Validator, Violation
-from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer
+from mcp_trio.runtime.adapters.base import Answer
 from mcp_trio.runtime.mapping import Mapper, MappingError, check_context, compile_mapping
-from mcp_trio.runtime.policies import RETRYABLE_STATUSES
+from mcp_trio.runtime.policies import RETRYABLE_STATUSES, Settings
 from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, clean
 from mcp_trio.wire import ABSENT, CallToolResult, ContentBlock, JSONObject, TextContent
 
@@ -37,6 +37,18 @@ class Output:
     validator: Validator | None
     validation: str
     """`strict`, `warn` or `off`."""
+    items: int | None
+    """Most items of an array in the result."""
+    truncates: bool
+    """Whether longer arrays are cut off, in place of an error."""
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str | None]]:
+        """What the mappings read of the context."""
+        mappers = [self.success_when, self.result, self.text, *self.errors.values()]
+        return frozenset[tuple[str, str | None]]().union(
+            *(mapper.names for mapper in mappers if mapper is not None)
+        )
 
     def deliver(
         self, answer: Answer, arguments: JSONObject, mask: Callable[[str], str]
@@ -54,20 +66,47 @@ class Output:
             "status": answer.status,
             "headers": dict(answer.headers),
             "body": answer.body,
+            **answer.more,
             "args": arguments,
         }
         check_context(context, "output_mapping")
         if not self._succeeded(answer, context):
             raise self._external(answer, context, mask)
         result: object = answer.body if self.result is None else self.result(context)
+        result, cut = self._limited(result)
         violations = self._violations(result)
         structured = self.validator is not None or _is_object(result)
-        warning: JSONObject = {"violations": [v.as_json() for v in violations]}
+        warning: JSONObject = {}
+        if violations:
+            warning["violations"] = [v.as_json() for v in violations]
+        content = self._content(answer, result, context)
+        if cut:
+            warning["truncated"] = [{"pointer": pointer, "of": of} for pointer, of in cut]
+            content.append(TextContent(text=_said_of(cut, self.items)))
         return CallToolResult(
-            content=self._content(result, context),
+            content=content,
             structured_content=result if structured else ABSENT,
-            meta={WARNING_KEY: warning} if violations else None,
+            meta={WARNING_KEY: warning} if warning else None,
         )
+
+    def _limited(self, result: object) -> tuple[object, list[tuple[str, int]]]:
+        """Hold the arrays of a result to the limit; which were longer, and how long."""
+        if self.items is None:
+            return result, []
+        cut: list[tuple[str, int]] = []
+        held = _cut(result, self.items, "", cut)
+        if cut and not self.truncates:
+            pointer, of = cut[0]
+            raise StageError(
+                Stage.ADAPTER_EXECUTION,
+                f"the result has {of} items at {pointer or '/'}, more than {self.items}",
+                sub="response_items",
+                step="response_bytes",
+            )
+        if cut and self.validator is not None and _is_object(held):
+            # Compiled only where the schema has room for it.
+            held = {**cast("JSONObject", held), "truncated": True}
+        return held, cut
 
     def _succeeded(self, answer: Answer, context: JSONObject) -> bool:
         if self.success_when is None:
@@ -92,7 +131,7 @@ class Output:
             )
         return violations
 
-    def _content(self, result: object, context: JSONObject) -> list[ContentBlock]:
+    def _content(self, answer: Answer, result: object, context: JSONObject) -> list[ContentBlock]:
         if self.silent:
             return []
         if self.text is not None:
@@ -102,6 +141,8 @@ class Output:
             if not isinstance(said, str):
                 raise MappingError("must give a string", path=self.text.path)
             return [TextContent(text=said)]
+        if answer.content is not None and self.result is None:
+            return list(answer.content)
         if result is None and self.validator is None:
             return [TextContent(text=NO_CONTENT)]
         if isinstance(result, str) and self.validator is None:
@@ -113,26 +154,28 @@ class Output:
     ) -> StageError:
         status = answer.status
         told = self._told("message", context)
-        text = told if isinstance(told, str) else _message(answer.body)
+        said = answer.message if answer.message is not None else _message(answer.body)
+        text = told if isinstance(told, str) else said
         if _PAGE.match(text):
             text = "an HTML page"
         # Before cleaning, because cutting could leave half a secret; after, because
         # cleaning decodes character references.
         text = mask(clean(mask(text)))
         code = self._told("code", context)
+        if type(code) is not int and not isinstance(code, str):
+            code = status if answer.code is None else answer.code
         retryable = self._told("retryable", context)
-        what = "the upstream reported a failure" if answer.ok else f"the upstream answered {status}"
         if not isinstance(retryable, bool):
+            retryable = answer.retryable
+        if retryable is None:
             retryable = status in RETRYABLE_STATUSES
+        reported = answer.ok or status is None
+        what = "the upstream reported a failure" if reported else f"the upstream answered {status}"
         return StageError(
             Stage.EXTERNAL_SERVICE,
             f"{what}: {text}" if text else what,
-            sub="reported" if answer.ok else "status",
-            code=mask(clean(code))
-            if isinstance(code, str)
-            else code
-            if type(code) is int
-            else status,
+            sub="reported" if reported else "status",
+            code=mask(clean(code)) if isinstance(code, str) else code,
             retryable=retryable,
             retry_after=answer.retry_after,
             upstream_status=status,
@@ -148,6 +191,35 @@ class Output:
         except MappingError:
             # The failure of the upstream must not hide behind one of its description.
             return None
+
+
+def _cut(value: object, most: int, pointer: str, cut: list[tuple[str, int]]) -> object:
+    match value:
+        case dict():
+            held = cast("JSONObject", value)
+            return {
+                key: _cut(child, most, f"{pointer}/{_token(key)}", cut)
+                for key, child in held.items()
+            }
+        case list():
+            items = cast("list[object]", value)
+            if len(items) > most:
+                cut.append((pointer, len(items)))
+            return [
+                _cut(child, most, f"{pointer}/{n}", cut) for n, child in enumerate(items[:most])
+            ]
+        case _:
+            return value
+
+
+def _token(key: str) -> str:
+    """A key in a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _said_of(cut: list[tuple[str, int]], most: int | None) -> str:
+    told = ", ".join(f"{pointer or '/'} has {of}" for pointer, of in cut[:5])
+    return f"Only the first {most} items are given: {told}. Ask for less to see the rest."
 
 
 _PAGE = re.compile(r"\s*(<!doctype html|<html)\b", re.IGNORECASE)
@@ -174,8 +246,13 @@ def _message(body: object) -> str:
     return body if isinstance(body, str) else ""
 
 
-def compile_output(operation: Operation, validation: str) -> Output:
+def compile_output(operation: Operation, settings: Settings, names: Sequence[str]) -> Output:
     """Compile the output side.
+
+    Args:
+        operation: with an output mapping and an output schema.
+        settings: of the operation.
+        names: what the mapping may read.
 
     Raises:
         OperationError, MappingError: it cannot work, or asks for what does not exist yet.
@@ -196,8 +273,10 @@ def compile_output(operation: Operation, validation: str) -> Output:
 
     def mapper(part: str) -> Mapper | None:
         tree = mapping.get(part)
-        return None if tree is None else _compile(tree, f"output_mapping.{part}")
+        return None if tree is None else compile_mapping(tree, f"output_mapping.{part}", names)
 
+    if settings.truncates:
+        _check_room(operation)
     errors = cast("JSONObject", mapping.get("error") or {})
     return Output(
         success_when=mapper("success_when"),
@@ -205,12 +284,27 @@ def compile_output(operation: Operation, validation: str) -> Output:
         text=None if said in ("json", "none") else mapper("text"),
         silent=said == "none",
         errors={
-            part: _compile(tree, f"output_mapping.error.{part}") for part, tree in errors.items()
+            part: compile_mapping(tree, f"output_mapping.error.{part}", names)
+            for part, tree in errors.items()
         },
         validator=validator,
-        validation=validation,
+        validation=settings.output_validation,
+        items=settings.items,
+        truncates=settings.truncates,
     )
 
 
-def _compile(tree: object, path: str) -> Mapper:
-    return compile_mapping(tree, path, OUTPUT_NAMES)
+def _check_room(operation: Operation) -> None:
+    """Refuse to cut what a schema promises whole, unless it has room to say so."""
+    schema = operation.output_schema
+    if schema is None:
+        return
+    properties = schema.get("properties")
+    held = cast("JSONObject", properties) if isinstance(properties, dict) else {}
+    room = held.get("truncated")
+    if not isinstance(room, dict) or cast("JSONObject", room).get("type") != "boolean":
+        raise OperationError(
+            "with on_exceed truncate the output schema needs a boolean property 'truncated', "
+            "or clients could not tell",
+            place="output_schema",
+        )

@@ -29,6 +29,8 @@ class Script:
         self.answers = {"server/discover": DISCOVERED, "initialize": INITIALIZED, **answers}
         self.asked = []
         self.told = []
+        self.said = []
+        """What the client answered."""
 
     def count(self, method):
         return [request.method for request in self.asked].count(method)
@@ -39,6 +41,8 @@ class Script:
                 message = await self.peer.hear(within=1e9)
                 if isinstance(message, Notification):
                     self.told.append(message)
+                if isinstance(message, Result | Error):
+                    self.said.append(message)
                 if isinstance(message, Request):
                     self.asked.append(message)
                     await self._answer(message)

@@ -12,7 +12,8 @@ from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
 from mcp_trio.runtime.adapters.base import Plan
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Auth, Connection, Connections
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_connection import Auth, HttpConnection
 from mcp_trio.runtime.stages import clean
 from mcp_trio.secrets import Secret, mask
 
@@ -97,10 +98,11 @@ async def test_a_missing_scope_is_refused_as_unauthorized(bench):
 class Broken:
     """An adapter with a bug."""
 
-    needs_connection = False
+    connection_type = None
+    output_names = ("status", "headers", "body", "args")
 
     def compile(self, operation, connection, settings):
-        def prepare(_context):
+        def prepare(_context, _call):
             async def send():
                 await trio.lowlevel.checkpoint()
                 raise KeyError("very-secret")
@@ -158,19 +160,28 @@ BAD = [
     ),
     ({"output_schema": {"type": 5}}, "output_schema: "),
     (
-        {"execution_config": {"circuit": {"failure_rate": 0.5}}},
-        "execution_config.circuit is not supported by this version",
+        {"execution_config": {"cache": {"ttl_s": 5}, "idempotent": False}},
+        "execution_config.cache: only for an operation that is idempotent",
     ),
-    ({"execution_config": {"cache": {"ttl_s": 5}}}, "execution_config.cache is not supported"),
-    ({"execution_config": {"task": "auto"}}, "execution_config.task auto is not supported"),
-    ({"execution_config": {"rate_per_minute": {"limit": 5}}}, "rate_per_minute is not supported"),
-    ({"execution_config": {"auth": "on_behalf_of"}}, "auth on_behalf_of is not supported"),
-    ({"execution_config": {"stream_progress": True}}, "stream_progress is not supported"),
-    ({"execution_config": {"limits": {"items": 5}}}, "limits.items is not supported"),
     (
-        {"execution_config": {"limits": {"on_exceed": "truncate"}}},
-        "on_exceed truncate is not supported",
+        {
+            "execution_config": {"cache": {"ttl_s": 5}},
+            "input_mapping": {"path": {"id": "=args.id"}, "query": {"at": "=request.time"}},
+        },
+        "execution_config.cache: not where a mapping reads the request",
     ),
+    ({"execution_config": {"cache": {"ttl_s": 5, "vary": ["a b"]}}}, "cache.vary"),
+    ({"execution_config": {"cache": {"ttl_s": 5, "vary": ["status"]}}}, "there is no 'status'"),
+    (
+        {
+            "execution_config": {"limits": {"items": 5, "on_exceed": "truncate"}},
+            "output_schema": {"type": "object"},
+        },
+        "needs a boolean property 'truncated'",
+    ),
+    ({"execution_config": {"task": "auto"}}, "execution_config.task auto is not supported"),
+    ({"execution_config": {"auth": "on_behalf_of"}}, "the connection crm has no on_behalf_of"),
+    ({"execution_config": {"stream_progress": True}}, "stream_progress is not supported"),
     (
         {"target": {"connection": "crm", "method": "POST", "path": "/{id}", "content_type": "xml"}},
         "xml is not supported",
@@ -235,7 +246,7 @@ def test_arguments_of_an_open_ended_schema_are_not_second_guessed(bench):
 )
 def test_a_connection_that_cannot_work_is_a_configuration_error(options):
     with pytest.raises(ConfigurationError) as caught:
-        Connection(name="crm", **options)
+        HttpConnection(name="crm", **options)
     assert "s3cr" not in str(caught.value)
     assert "pw" not in str(caught.value)
 
@@ -251,7 +262,7 @@ def test_auth_and_its_secret_go_together():
 
 
 def test_connections_have_unique_names():
-    one = Connection(name="crm", base_url="http://x")
+    one = HttpConnection(name="crm", base_url="http://x")
     with pytest.raises(ConfigurationError, match="twice"):
         Connections([one, one])
 

@@ -496,7 +496,11 @@ def forget_the_time(monkeypatch):
 
 def close_nothing(monkeypatch):
     """The line stays open when a session ends."""
-    monkeypatch.setattr(FaultyTransport, "aclose", lambda line: trio.lowlevel.checkpoint())
+
+    async def aclose(line):
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(FaultyTransport, "aclose", aclose)
 
 
 @pytest.mark.parametrize(

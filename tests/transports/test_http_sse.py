@@ -3,12 +3,16 @@
 import httpx2
 import pytest
 import trio
+import trio.testing
 
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.errors import TransportClosedError
 from mcp_trio.http.legacy_sse import EventLine
 from mcp_trio.http.requests import HTTPRequest, PeerGoneError
 from mcp_trio.http.responses import Responder, respond
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import Notification
 from mcp_trio.testing import check_transport
 from mcp_trio.transports.http_sse import HTTPSSETransport
 from tests.transports.late import Late
@@ -82,3 +86,43 @@ async def test_both_ends_pass_the_battery(checked):
 
 async def _nothing():
     """The pump runs already."""
+
+
+class Events(httpx2.AsyncByteStream):
+    """An endless stream of messages."""
+
+    async def __aiter__(self):
+        yield b"event: endpoint\ndata: /in\n\n"
+        while True:
+            await trio.lowlevel.checkpoint()
+            yield b'data: {"jsonrpc":"2.0","method":"n"}\n\n'
+
+
+async def _endless(request):
+    if request.method == "POST":
+        await trio.sleep_forever()
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=Events())
+
+
+async def test_closing_while_messages_come_in_is_no_fault():
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(_endless)) as http:
+        line = HTTPSSETransport("http://x/sse", http, buffer=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(line.pump)
+            await trio.testing.wait_all_tasks_blocked()  # nobody receives, so the buffer is full
+            await line.aclose()
+
+
+async def test_closing_ends_a_post_that_is_under_way():
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(_endless)) as http:
+        line = HTTPSSETransport("http://x/sse", http, buffer=1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(line.pump)
+            nursery.start_soon(_refused, line)
+            await trio.testing.wait_all_tasks_blocked()
+            await line.aclose()
+
+
+async def _refused(line):
+    with pytest.raises(TransportClosedError):
+        await line.send(Envelope(Notification("n")))

@@ -42,3 +42,14 @@ async def test_receiving_on_an_end_closed_by_oneself_is_the_end():
     with pytest.raises(trio.EndOfChannel):
         await left.receive()
     await right.aclose()
+
+
+async def test_a_close_that_is_cancelled_closes_both_directions():
+    left, right = MemoryTransport.pair()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await left.aclose()
+    for end in (left, right):
+        with pytest.raises(trio.EndOfChannel):
+            await end.receive()
+    await right.aclose()

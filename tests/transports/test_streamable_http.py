@@ -10,13 +10,14 @@ import trio.testing
 
 import mcp_trio
 from mcp_trio.engine.envelope import Envelope
+from mcp_trio.errors import TransportClosedError, TransportError
 from mcp_trio.http.replay import ReplayBuffer
 from mcp_trio.http.requests import HTTPRequest, PeerGoneError
 from mcp_trio.http.responses import Responder, respond
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.http.session_streams import SessionStreams
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Request
+from mcp_trio.jsonrpc.messages import Notification, Request
 from mcp_trio.testing import check_transport
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 
@@ -75,6 +76,60 @@ async def test_an_id_of_a_session_means_nothing_where_there_are_no_sessions(date
             await connected.list_tools()
     assert (("POST", "theirs") in seen) is kept
     assert (("DELETE", "theirs") in seen) is kept
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_giving_a_request_up_says_whether_the_server_knows_by_that(alone):
+    # A handshake without a session is no cancellation by closing either: the peer has to be told.
+    closed = trio.Event()
+
+    async def never(_request):
+        try:
+            await trio.sleep_forever()
+        finally:
+            closed.set()
+
+    headers = {"mcp-method": "m"} if alone else {"mcp-protocol-version": "2025-11-25"}
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(never)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            await transport.send(Envelope(Request(1, "m"), headers=headers))
+            await trio.testing.wait_all_tasks_blocked()
+            assert transport.abandon(1) is alone
+            await closed.wait()
+            await transport.aclose()
+
+
+async def _never(_request):
+    await trio.sleep_forever()
+
+
+async def test_closing_ends_a_post_that_is_under_way():
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(_never)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+
+        async def send():
+            with pytest.raises(TransportClosedError):
+                await transport.send(Envelope(Notification("n")))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            await transport.aclose()
+
+
+async def test_a_request_after_the_pump_was_cancelled_is_refused_as_transports_refuse():
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(_never)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        with pytest.raises(TransportError):
+            await transport.send(Envelope(Request(1, "m")))
+        await transport.aclose()
 
 
 # -- the battery -----------------------------------------------------------------------
