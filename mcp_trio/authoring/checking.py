@@ -78,7 +78,7 @@ class Checker:
 
     def __init__(self, connections: StandIns) -> None:
         self._connections = connections
-        self._compiler = Compiler(cast("Any", connections))
+        self._compiler = Compiler(connections)
 
     def check(self, source: Source) -> Checked:
         """Check all entries, and what they have to do with each other."""
@@ -123,8 +123,8 @@ class Checker:
         """Every fault of the compiler; then what it made, which is the view if all is well."""
         seen: set[str] = set()
         for _ in range(ROUNDS):
+            operation = parse(view)
             try:
-                operation = parse(view)
                 self._connections.expect(operation)
                 compiled = self._compiler.compile(operation)
             except OperationError as error:
@@ -132,6 +132,9 @@ class Checker:
                     return
                 seen.add(str(error))
                 yield error
+                if error.place == "target.connection":
+                    self._connections.waive(cast("str", operation.target["connection"]))
+                    continue
                 mended = _without(view, error)
                 if mended is None:
                     return
@@ -162,16 +165,28 @@ def _put_aside(view: object, faults: Sequence[OperationError]) -> JSONObject | N
         return cast("JSONObject", view)
     if not isinstance(view, dict):
         return None
-    held = dict(cast("JSONObject", view))
-    for fault in faults:
-        if fault.place == "" and fault.key is not None:
-            held.pop(fault.key, None)
+    held = copy.deepcopy(cast("JSONObject", view)) if _is_shallow(faults) else None
+    for fault in faults if held is not None else ():
+        path = path_of(held, fault.place)
+        if fault.key is not None:
+            _at(held, path).pop(fault.key, None)
             continue
-        keys = [re.split(r"[.\[]", fault.place)[0]] if fault.place else list(_NEUTRAL)
-        for key in keys:
-            if key in _NEUTRAL and (fault.place or key not in held):
+        for key in [str(path[0])] if path else list(_NEUTRAL):
+            if key in _NEUTRAL and (path or key not in held):
                 held[key] = _NEUTRAL[key]
-    return None if find_faults(held) else held
+    return None if held is None or find_faults(held) else held
+
+
+def _is_shallow(faults: Sequence[OperationError]) -> bool:
+    """Whether a view may be copied: one that is too deep has that for its only fault."""
+    return not (len(faults) == 1 and faults[0].reason.startswith("the view "))
+
+
+def _at(held: JSONObject, path: Sequence[str | int]) -> JSONObject:
+    node: Any = held
+    for part in path:
+        node = node[part]
+    return node if isinstance(node, dict) else {}
 
 
 def _without(view: JSONObject, error: OperationError) -> JSONObject | None:
@@ -180,12 +195,13 @@ def _without(view: JSONObject, error: OperationError) -> JSONObject | None:
     stranger = _STRANGER.match(error.reason)
     if stranger is not None:
         schema = cast("JSONObject", made["input_schema"])
-        schema["properties"] = {**cast("JSONObject", schema.get("properties") or {}), stranger[1]: {}}
+        schema["properties"] = {
+            **cast("JSONObject", schema.get("properties") or {}),
+            stranger[1]: {},
+        }
         return made
     path = path_of(made, error.place or _place_in(error.reason))
     match path:
-        case ("target", "connection"):
-            cast("JSONObject", made["target"])["connection"] = StandIns.ANY
         case ("input_mapping", "path", *inner):
             _drop_path_name(made, inner)
         case ("input_mapping" | "output_mapping", str(section), *_):

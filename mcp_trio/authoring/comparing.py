@@ -106,9 +106,7 @@ def compare_views(a: Mapping[str, JSONObject], b: Mapping[str, JSONObject]) -> C
     """Compare views by operation id."""
     both = sorted(a.keys() & b.keys())
     changed = [_change(operation_id, a[operation_id], b[operation_id]) for operation_id in both]
-    renamed = [
-        (i, _name(a[i]), _name(b[i])) for i in both if a[i].get("name") != b[i].get("name")
-    ]
+    renamed = [(i, _name(a[i]), _name(b[i])) for i in both if a[i].get("name") != b[i].get("name")]
     different = [each for each in changed if each is not None]
     touched = {each.operation_id for each in different} | {each[0] for each in renamed}
     return Comparison(
@@ -135,9 +133,7 @@ def _change(operation_id: str, a: JSONObject, b: JSONObject) -> Change | None:
             if len(places) == MAX_PLACES:
                 break
             places.append(place)
-    return Change(
-        operation_id=operation_id, name=_name(b), keys=tuple(keys), places=tuple(places)
-    )
+    return Change(operation_id=operation_id, name=_name(b), keys=tuple(keys), places=tuple(places))
 
 
 def _places(a: object, b: object, path: Sequence[str | int]) -> Iterator[tuple[str, str]]:

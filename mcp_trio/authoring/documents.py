@@ -96,9 +96,7 @@ def parse_document(raw: bytes, name: str) -> Document:
         raise AuthoringError(f"{name}: is not UTF-8 text") from error
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            value: object = json.loads(
-                text, object_pairs_hook=_unique, parse_constant=_no_constant
-            )
+            value: object = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
         except RecursionError as error:
             raise AuthoringError(
                 f"{name}: the document is nested more than {MAX_DEPTH} levels deep"

@@ -137,7 +137,9 @@ def _results(operation: Operation) -> Iterator[Warned]:
     closed = schema.get("additionalProperties") is False
     for key in made:
         if known and key not in known and not schema.keys() & {*_ROOT_COMBINERS, "$ref"}:
-            broken = "which output_schema forbids" if closed else "which output_schema does not name"
+            broken = (
+                "which output_schema forbids" if closed else "which output_schema does not name"
+            )
             yield Warned(
                 ("output_mapping", "result", key),
                 f"makes {key[:80]!r}, {broken}",

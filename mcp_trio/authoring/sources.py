@@ -141,16 +141,12 @@ def read_views(document: Document) -> Source:
     top = Entry(view=None, source=document.name, document=document)
     if not isinstance(document.value, dict):
         advice = f"Begin the file with format: {FORMAT}, and list the views under operations."
-        return Source(
-            entries=(), findings=(top.finding("fault", "must be an object", advice),)
-        )
+        return Source(entries=(), findings=(top.finding("fault", "must be an object", advice),))
     held = cast("JSONObject", document.value)
     found: list[Finding] = []
     if held.get("format") != FORMAT:
         found.append(
-            top.finding(
-                "fault", f"must say {FORMAT}", f"Write format: {FORMAT}.", ("format",)
-            )
+            top.finding("fault", f"must say {FORMAT}", f"Write format: {FORMAT}.", ("format",))
         )
     found += [
         top.finding(
@@ -169,9 +165,7 @@ def read_views(document: Document) -> Source:
         )
         views = []
     entries = (
-        Entry(
-            view=view, source=document.name, document=document, path=("operations", index)
-        )
+        Entry(view=view, source=document.name, document=document, path=("operations", index))
         for index, view in enumerate(cast("list[object]", views))
     )
     return Source(entries=tuple(entries), findings=tuple(found))

@@ -1,25 +1,44 @@
 """Connections to compile against where nothing is going to be sent.
 
 With the settings of a service these are its connections, their secrets made up; without, any
-name is one.
+name is one, of whatever kind the operation needs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.catalog.operation import Operation
-from mcp_trio.config import AuthSection, ConnectionSection, load_settings, make_connections
+from mcp_trio.config import load_settings
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.plugins import Adapters
+from mcp_trio.secrets import Secret, SecretSource
 
-_MADE_UP = "MADE_UP"
+_VALUES: Mapping[str, object] = {"base_url": "http://stand-in.invalid"}
+"""What required fields of connections get, by name."""
 
 
-class StandIns:
+class _MadeUp(SecretSource):
+    """Has every secret, and none of them is one."""
+
+    def secret(
+        self,
+        whose: str,  # noqa: ARG002  # its signature
+        name: str,  # noqa: ARG002
+        *,
+        env: str | None,  # noqa: ARG002
+        file: str | None,  # noqa: ARG002
+    ) -> Secret:
+        """Make one up."""
+        return Secret("made-up")
+
+
+class StandIns(Connections):
     """Looks like `Connections`, and opens nothing.
 
     Args:
@@ -29,30 +48,26 @@ class StandIns:
         AuthoringError: the settings cannot be used.
     """
 
-    ANY = "stand-in"
-    """The name of a connection that is always there."""
-
     def __init__(self, config: Path | None = None) -> None:
-        known = [_made_up(self.ANY)]
+        super().__init__(() if config is None else _of(config))
         self._closed = config is not None
-        if config is not None:
-            try:
-                settings = load_settings(config)
-                sections = {
-                    name: _without_secrets(section)
-                    for name, section in settings.connections.items()
-                }
-                known += make_connections(sections, config.parent, {_MADE_UP: "made-up"})
-            except ConfigurationError as error:
-                raise AuthoringError(str(error)) from error
-        self._known = {each.name: each for each in known}
-        self._strict = Connections(known)
+        self._known: dict[str, Connection] = {}
+        self._waived: set[str] = set()
+        self._adapters = Adapters(self)
+
+    def waive(self, name: str) -> None:
+        """Have a connection of this name from now on, whatever the settings say."""
+        self._waived.add(name)
 
     def expect(self, operation: Operation) -> None:
-        """Make sure that the connection of an operation is there, unless settings decide."""
+        """Be ready for the connection that an operation names."""
         name = operation.target.get("connection")
-        if isinstance(name, str) and not self._closed:
-            self._known.setdefault(name, _made_up(name))
+        if not isinstance(name, str) or (self._closed and name not in self._waived):
+            return
+        adapter = self._adapters.get(operation.protocol)
+        kind = None if adapter is None else adapter.connection_type
+        if kind is not None and not isinstance(self._known.get(name), kind):
+            self._known[name] = _stand_in(kind, name)
 
     def get(self, name: str) -> Connection:
         """Look one up.
@@ -60,16 +75,22 @@ class StandIns:
         Raises:
             OperationError: the settings have none of that name.
         """
-        return self._known.get(name) or self._strict.get(name)
+        return self._known.get(name) or super().get(name)
 
 
-def _made_up(name: str) -> Connection:
-    return Connection(name=name, base_url="http://stand-in.invalid")
+def _of(config: Path) -> list[Connection]:
+    source = _MadeUp(folder=config.parent)
+    try:
+        sections = load_settings(config).connections
+        return [section.connection(name, source) for name, section in sections.items()]
+    except ConfigurationError as error:
+        raise AuthoringError(str(error)) from error
 
 
-def _without_secrets(section: ConnectionSection) -> ConnectionSection:
-    auth = section.auth
-    if auth is None or auth.kind == "none":
-        return section
-    made_up: AuthSection = attrs.evolve(auth, secret_env=_MADE_UP, secret_file=None)
-    return attrs.evolve(section, auth=made_up)
+def _stand_in(kind: type[Connection], name: str) -> Connection:
+    required = [
+        field.name
+        for field in attrs.fields(kind)
+        if field.default is attrs.NOTHING and field.name != "name"
+    ]
+    return kind(name=name, **{field: _VALUES.get(field, "stand-in") for field in required})

@@ -181,7 +181,7 @@ class _Builder:
             self._key(frame, text, line)
             return
         self._check_tag(event.tag, line, {"str", "int", "float", "bool", "null"})
-        plain = event.implicit[0] and event.style is None and event.tag != _CORE + "str"
+        plain = event.implicit[0] and not event.style and event.tag != _CORE + "str"
         value = self._resolved(text, line) if plain else text
         position = Position(line)
         if event.anchor is not None:
