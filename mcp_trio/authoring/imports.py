@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import attrs
 
@@ -142,12 +143,19 @@ def identity(taken: set[str], *parts: str) -> str:
 
 def words(text: object) -> str:
     """A text of the source as one that a model reads: bounded, without markup and control."""
-    if not isinstance(text, str):
-        return ""
-    plain = re.sub(r"<[a-zA-Z/!][^<>]{0,200}>", " ", text)
-    plain = "".join(c if c.isprintable() or c == "\n" else " " for c in plain)
-    plain = re.sub(r"[ \t]+", " ", plain)
-    plain = re.sub(r" ?\n ?", "\n", plain)
+    return _words(text[: MAX_TEXT * 8]) if isinstance(text, str) else ""
+
+
+_MARKUP = re.compile(r"<[a-zA-Z/!][^<>]{0,200}>")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What is not seen and may still be read: control, and marks of direction and width."""
+
+
+@lru_cache(maxsize=32_768)
+def _words(text: str) -> str:
+    # Descriptions say the same things over and over.
+    plain = _CONTROL.sub(" ", _MARKUP.sub(" ", text))
+    plain = re.sub(r" ?\n ?", "\n", re.sub(r" {2,}", " ", plain))
     return re.sub(r"\n{3,}", "\n\n", plain).strip()
 
 

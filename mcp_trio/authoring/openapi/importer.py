@@ -247,18 +247,19 @@ class _Import:
     def _settings(self, views: Sequence[JSONObject]) -> str:
         """TOML for the connections that are used. Nothing of it enters a view."""
         used = {str(cast("JSONObject", view["target"])["connection"]) for view in views}
-        auth = self._suggested_auth()
         lines: list[str] = []
         for name, url in self._hosts.items():
             if name in used:
                 base = url if is_address(url) else f"https://HOST{url}"
                 lines += [f"[connections.{name}]", f'base_url = "{_toml(base)}"']
+                # A variable for each: what one host may know is no other's business.
+                auth = self._suggested_auth(name)
                 lines += ["", f"[connections.{name}.auth]", *auth] if auth else []
                 lines.append("")
         return "\n".join(lines).rstrip()
 
-    def _suggested_auth(self) -> list[str]:
-        variable = f"{snake(self._connection).upper()}_SECRET"
+    def _suggested_auth(self, connection: str) -> list[str]:
+        variable = f"{snake(connection).upper()}_SECRET"
         for scheme in self._schemes.values():
             match scheme:
                 case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":

@@ -65,6 +65,7 @@ class SchemaWriter:
     def __init__(self, references: References, budget: int) -> None:
         self._references = references
         self._budget = budget
+        self._written: dict[tuple[bool, str, bytes], Written] = {}
 
     def write(self, spot: Spot, *, for_input: bool) -> Written:
         """Write a schema with everything it refers to.
@@ -76,6 +77,12 @@ class SchemaWriter:
         Raises:
             NotImportableError: a reference leads nowhere or elsewhere.
         """
+        key = (for_input, spot.address, msgspec.json.encode(spot.value))
+        if key not in self._written:
+            self._written[key] = self._write(spot, for_input=for_input)
+        return self._written[key]
+
+    def _write(self, spot: Spot, *, for_input: bool) -> Written:
         best = self._attempt(spot, MAX_LEVELS, for_input=for_input)
         if best is not None:
             return best
