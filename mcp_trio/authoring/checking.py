@@ -19,6 +19,7 @@ from mcp_trio.authoring.findings import Finding, advice_for, path_of
 from mcp_trio.authoring.lint import lint
 from mcp_trio.authoring.sources import Entry, Source
 from mcp_trio.authoring.stand_ins import StandIns
+from mcp_trio.authoring.values import as_object
 from mcp_trio.catalog.operation import Operation, OperationError, find_faults, parse
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.pipeline import CompiledOperation
@@ -27,7 +28,7 @@ from mcp_trio.wire import JSONObject
 ROUNDS = 50
 """Faults of the compiler that are told of one operation."""
 
-_OPEN = {"type": "object", "allOf": [{}]}
+_OPEN: JSONObject = {"type": "object", "allOf": [{}]}
 """A schema that says nothing, so that no mapping can be at odds with it."""
 _NEUTRAL: JSONObject = {
     "operation_id": "none",
@@ -110,11 +111,11 @@ class Checker:
         if view is None:
             return
         compiled = None
-        for fault in self._compiler_faults(view):
-            if isinstance(fault, CompiledOperation):
-                compiled = fault
+        for told in self._compiler_faults(view):
+            if isinstance(told, CompiledOperation):
+                compiled = told
             else:
-                yield _told(entry, fault)
+                yield _told(entry, told)
         if compiled is not None and not faults:
             for warning in lint(compiled):
                 yield entry.finding("warning", warning.reason, warning.advice, warning.path)
@@ -165,8 +166,10 @@ def _put_aside(view: object, faults: Sequence[OperationError]) -> JSONObject | N
         return cast("JSONObject", view)
     if not isinstance(view, dict):
         return None
-    held = copy.deepcopy(cast("JSONObject", view)) if _is_shallow(faults) else None
-    for fault in faults if held is not None else ():
+    if not _is_shallow(faults):
+        return None
+    held = copy.deepcopy(cast("JSONObject", view))
+    for fault in faults:
         path = path_of(held, fault.place)
         if fault.key is not None:
             _at(held, path).pop(fault.key, None)
@@ -174,7 +177,7 @@ def _put_aside(view: object, faults: Sequence[OperationError]) -> JSONObject | N
         for key in [str(path[0])] if path else list(_NEUTRAL):
             if key in _NEUTRAL and (path or key not in held):
                 held[key] = _NEUTRAL[key]
-    return None if held is None or find_faults(held) else held
+    return None if find_faults(held) else held
 
 
 def _is_shallow(faults: Sequence[OperationError]) -> bool:
@@ -186,7 +189,7 @@ def _at(held: JSONObject, path: Sequence[str | int]) -> JSONObject:
     node: Any = held
     for part in path:
         node = node[part]
-    return node if isinstance(node, dict) else {}
+    return as_object(node)
 
 
 def _without(view: JSONObject, error: OperationError) -> JSONObject | None:
@@ -249,8 +252,7 @@ def _clashes(entries: Iterable[Entry]) -> Iterator[Finding]:
     for key in ("operation_id", "name"):
         claims: dict[str, list[Entry]] = {}
         for entry in entries:
-            held = cast("JSONObject", entry.view) if isinstance(entry.view, dict) else {}
-            value = held.get(key)
+            value = as_object(entry.view).get(key)
             if isinstance(value, str):
                 claims.setdefault(value, []).append(entry)
         for value, claimants in claims.items():

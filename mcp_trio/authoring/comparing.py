@@ -9,7 +9,8 @@ import attrs
 
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.sources import Source
-from mcp_trio.catalog.operation import VIEW_KEYS
+from mcp_trio.authoring.values import as_list, as_object
+from mcp_trio.catalog.operation import VIEW_KEYS, canonical
 from mcp_trio.json_schema import pointer
 from mcp_trio.wire import JSONObject
 
@@ -90,7 +91,7 @@ def views_by_id(source: Source) -> dict[str, JSONObject]:
         raise AuthoringError(source.findings[0].as_text())
     found: dict[str, JSONObject] = {}
     for entry in source.entries:
-        if not isinstance(entry.view, dict) or not entry.operation_id:
+        if not entry.operation_id:
             told = entry.finding("fault", "is no operation", "Run mcp-trio check on it.")
             raise AuthoringError(told.as_text())
         if entry.operation_id in found:
@@ -98,7 +99,7 @@ def views_by_id(source: Source) -> dict[str, JSONObject]:
                 "fault", "another operation has the operation_id", "Run mcp-trio check on it."
             )
             raise AuthoringError(told.as_text())
-        found[entry.operation_id] = cast("JSONObject", entry.view)
+        found[entry.operation_id] = as_object(entry.view)
     return found
 
 
@@ -123,7 +124,7 @@ def _name(view: JSONObject) -> str:
 
 
 def _change(operation_id: str, a: JSONObject, b: JSONObject) -> Change | None:
-    keys = [key for key in dict.fromkeys([*VIEW_KEYS, *a, *b]) if a.get(key) != b.get(key)]
+    keys = [key for key in dict.fromkeys([*VIEW_KEYS, *a, *b]) if not _same(a.get(key), b.get(key))]
     keys = [key for key in keys if key != "name"]
     if not keys:
         return None
@@ -136,10 +137,16 @@ def _change(operation_id: str, a: JSONObject, b: JSONObject) -> Change | None:
     return Change(operation_id=operation_id, name=_name(b), keys=tuple(keys), places=tuple(places))
 
 
+def _same(a: object, b: object) -> bool:
+    # Python takes 1, 1.0 and true for equal.
+    return canonical(a) == canonical(b)
+
+
 def _places(a: object, b: object, path: Sequence[str | int]) -> Iterator[tuple[str, str]]:
     """Where two values differ, as deep as both have the same shape."""
-    if a == b and type(a) is type(b):
+    if _same(a, b):
         return
+    ones, others = as_list(a), as_list(b)
     if isinstance(a, dict) and isinstance(b, dict):
         one, other = cast("JSONObject", a), cast("JSONObject", b)
         for key in dict.fromkeys([*one, *other]):
@@ -147,8 +154,8 @@ def _places(a: object, b: object, path: Sequence[str | int]) -> Iterator[tuple[s
                 yield pointer([*path, key]), "added" if key in other else "removed"
             else:
                 yield from _places(one[key], other[key], [*path, key])
-    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(cast("list[object]", b)):
-        pairs = zip(cast("list[object]", a), cast("list[object]", b), strict=True)
+    elif ones and len(ones) == len(others):
+        pairs = zip(ones, others, strict=True)
         for index, (one_item, other_item) in enumerate(pairs):
             yield from _places(one_item, other_item, [*path, index])
     else:

@@ -18,7 +18,7 @@ from mcp_trio.authoring.yaml_text import MAX_DEPTH, Position, parse_yaml
 MAX_BYTES = 64 << 20
 """Bytes of a document."""
 
-_TOKEN = re.compile(r'\n|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_PIECE = re.compile(r'\n|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 
 @attrs.define(slots=False, kw_only=True)
@@ -62,9 +62,12 @@ def read_bounded(path: Path) -> bytes:
         AuthoringError: it cannot be read or is larger.
     """
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            # A pipe or a device may never end.
+            raise AuthoringError(f"{path}: is not a file")
+        check_size(found.st_size, str(path))
         with path.open("rb") as file:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise AuthoringError(f"{path}: is not a file")
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise AuthoringError(f"cannot read {path}: {error.strerror}") from error
@@ -153,24 +156,24 @@ def _json_positions(text: str) -> Position:
     line = 1
     key: str | None = None
     after_key = False
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token == "\n":
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        if piece == "\n":
             line += 1
-        elif token in "}]":
+        elif piece in "}]":
             stack.pop()
-        elif token in ":,":
-            after_key = token == ":"
+        elif piece in ":,":
+            after_key = piece == ":"
         elif stack and stack[-1][1] and not after_key:
-            key = cast("str", json.loads(token))
+            key = cast("str", json.loads(piece))
             stack[-1][0].held[key] = Position(line)
         else:
             here = root if not stack else _entered(stack[-1], key, line)
             if not stack:
                 root.line = line
             after_key = False
-            if token in "{[":
-                stack.append((here, token == "{"))
+            if piece in "{[":
+                stack.append((here, piece == "{"))
     return root
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -293,5 +293,3 @@ def _replace(path: Path, views: Iterable[JSONObject]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import attrs
 import trio
@@ -17,9 +16,9 @@ from mcp_trio.abc import Reading, RegistryError
 from mcp_trio.authoring.documents import Document, read_document
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.findings import Finding
+from mcp_trio.authoring.values import as_list, as_object
 from mcp_trio.catalog.operation import FORMAT
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
-from mcp_trio.wire import JSONObject
 
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 """What counts in a folder."""
@@ -42,8 +41,7 @@ class Entry:
     @property
     def operation_id(self) -> str:
         """What it calls itself, if it does."""
-        held = cast("JSONObject", self.view) if isinstance(self.view, dict) else {}
-        found = held.get("operation_id")
+        found = as_object(self.view).get("operation_id")
         return found[:200] if isinstance(found, str) else ""
 
     def finding(
@@ -139,10 +137,13 @@ def _read_file(path: Path) -> Source:
 def read_views(document: Document) -> Source:
     """Take a document of the format apart into its views."""
     top = Entry(view=None, source=document.name, document=document)
-    if not isinstance(document.value, dict):
+    held = as_object(document.value)
+    if "operation_id" in held:
+        # A document may be a single operation, too.
+        return Source(entries=(Entry(view=held, source=document.name, document=document),))
+    if not held:
         advice = f"Begin the file with format: {FORMAT}, and list the views under operations."
         return Source(entries=(), findings=(top.finding("fault", "must be an object", advice),))
-    held = cast("JSONObject", document.value)
     found: list[Finding] = []
     if held.get("format") != FORMAT:
         found.append(
@@ -158,14 +159,12 @@ def read_views(document: Document) -> Source:
         for key in held
         if key not in {"format", "revision", "operations"}
     ]
-    views = held.get("operations")
-    if not isinstance(views, list):
+    if not isinstance(held.get("operations"), list):
         found.append(
             top.finding("fault", "must be an array", "List the views here.", ("operations",))
         )
-        views = []
     entries = (
         Entry(view=view, source=document.name, document=document, path=("operations", index))
-        for index, view in enumerate(cast("list[object]", views))
+        for index, view in enumerate(as_list(held.get("operations")))
     )
     return Source(entries=tuple(entries), findings=tuple(found))

@@ -6,8 +6,9 @@ name is one, of whatever kind the operation needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import attrs
 
@@ -88,9 +89,10 @@ def _of(config: Path) -> list[Connection]:
 
 
 def _stand_in(kind: type[Connection], name: str) -> Connection:
-    required = [
-        field.name
+    values: dict[str, Any] = {
+        field.name: _VALUES.get(field.name, "stand-in")
         for field in attrs.fields(kind)
-        if field.default is attrs.NOTHING and field.name != "name"
-    ]
-    return kind(name=name, **{field: _VALUES.get(field, "stand-in") for field in required})
+        if field.default is attrs.NOTHING
+    }
+    make = cast("Callable[..., Connection]", kind)
+    return make(**{**values, "name": name})

@@ -70,6 +70,8 @@ class _Frame:
     """How many values there were before it."""
     key: str | None = None
     """The key whose value comes next."""
+    merges: bool = False
+    """Whether it has the merge key of YAML 1.1, which a quoted text is not."""
 
 
 @attrs.frozen
@@ -107,7 +109,7 @@ class _Builder:
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
                 self._close(line)
             case yaml.AliasEvent():
-                self._alias(event.anchor, line)
+                self._alias(str(event.anchor), line)
             case yaml.ScalarEvent():
                 self._scalar(event, line)
             case _:
@@ -139,7 +141,8 @@ class _Builder:
     def _close(self, line: int) -> None:
         frame = self._stack.pop()
         if isinstance(frame.value, dict):
-            self._merge(frame.value, line)
+            if frame.merges:
+                self._merge(frame.value, line)
         if frame.anchor is not None:
             size = self._count - frame.before
             self._anchors[frame.anchor] = _Known(frame.value, frame.position, size)
@@ -147,8 +150,6 @@ class _Builder:
 
     def _merge(self, value: dict[str, object], line: int) -> None:
         """Take in what the merge key of YAML 1.1 names."""
-        if "<<" not in value:
-            return
         merged = value.pop("<<")
         parts = cast("list[object]", merged) if isinstance(merged, list) else [merged]
         for part in parts:
@@ -179,6 +180,7 @@ class _Builder:
         if frame is not None and isinstance(frame.value, dict) and frame.key is None:
             # A key is its text: the 200 of a response is "200" in JSON as well.
             self._key(frame, text, line)
+            frame.merges = frame.merges or (text == "<<" and not event.style)
             return
         self._check_tag(event.tag, line, {"str", "int", "float", "bool", "null"})
         plain = event.implicit[0] and not event.style and event.tag != _CORE + "str"

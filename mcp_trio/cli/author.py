@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,9 +106,7 @@ def diff(a: str, b: str, as_json: bool) -> None:
 
     A and B are files, folders or registries.
     """
-    found = tried(
-        lambda: compare_views(views_by_id(read_source(a)), views_by_id(read_source(b)))
-    )
+    found = tried(lambda: compare_views(views_by_id(read_source(a)), views_by_id(read_source(b))))
     told(found.as_json(), found.as_text(), as_json=as_json)
     sys.exit(1 if found else 0)
 
@@ -155,9 +153,7 @@ def _output(function: Callable[..., None]) -> Callable[..., None]:
     """The options of every importer."""
     for decorate in (
         _json,
-        click.option(
-            "--prefix", default="", help="What the name of every tool begins with."
-        ),
+        click.option("--prefix", default="", help="What the name of every tool begins with."),
         click.option("--connection", help="Name of the connection in the service's settings."),
         click.option(
             "-o",
@@ -172,9 +168,7 @@ def _output(function: Callable[..., None]) -> Callable[..., None]:
             metavar="KIND=PATTERN",
             help="Only these; of each kind one has to fit.",
         ),
-        click.option(
-            "--exclude", multiple=True, metavar="KIND=PATTERN", help="All but these."
-        ),
+        click.option("--exclude", multiple=True, metavar="KIND=PATTERN", help="All but these."),
     ):
         function = decorate(function)
     return function
@@ -197,17 +191,8 @@ _token = click.option(
     help="About how large one schema may become.",
 )
 @click.option("--output-schemas/--no-output-schemas", default=True, help="Describe answers.")
-def import_openapi(  # noqa: PLR0913  # click hands options over as arguments
-    source: str,
-    output: Path,
-    connection: str | None,
-    prefix: str,
-    include: Sequence[str],
-    exclude: Sequence[str],
-    token_env: str | None,
-    schema_bytes: int,
-    output_schemas: bool,
-    as_json: bool,
+def import_openapi(
+    source: str, *, output: Path, token_env: str | None, as_json: bool, **chosen: Any
 ) -> None:
     """Import OpenAPI 2.0, 3.0 or 3.1 from a file or an address.
 
@@ -216,17 +201,8 @@ def import_openapi(  # noqa: PLR0913  # click hands options over as arguments
     from mcp_trio.authoring.fetching import Library  # noqa: PLC0415 - for this command only
     from mcp_trio.authoring.openapi import importer  # noqa: PLC0415
 
-    options = importer.Options(
-        connection=connection,
-        prefix=prefix,
-        include=include,
-        exclude=exclude,
-        schema_bytes=schema_bytes,
-        output_schemas=output_schemas,
-    )
-    made = tried(
-        lambda: importer.import_openapi(Library(source, bearer(token_env)), options)
-    )
+    options = importer.Options(**chosen)
+    made = tried(lambda: importer.import_openapi(Library(source, bearer(token_env)), options))
     _write(made, source, output, as_json=as_json)
 
 
@@ -274,11 +250,3 @@ def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
     if made.settings:
         lines += ["", "The service needs, for example:", "", made.settings]
     told(value, "\n".join(lines), as_json=as_json)
-
-
-COMMANDS: dict[str, Any] = {
-    "check": check,
-    "diff": diff,
-    "import": import_,
-    "publish": publish,
-}

@@ -18,6 +18,7 @@ import trio
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.findings import advice_for
 from mcp_trio.authoring.sources import Entry, read_source
+from mcp_trio.authoring.values import as_object
 from mcp_trio.catalog.operation import Operation, OperationError, find_faults, parse
 from mcp_trio.config import load_settings, make_connections
 from mcp_trio.engine.envelope import Principal
@@ -66,14 +67,12 @@ def find(trial: Trial) -> Operation:
         raise AuthoringError(f"{trial.place}: several operations are {trial.name[:80]!r}: {ids}")
     faults = find_faults(entries[0].view)
     if faults:
-        raise AuthoringError(
-            f"{trial.name} is faulty; mcp-trio check tells where\n{faults[0]}"
-        )
+        raise AuthoringError(f"{trial.name} is faulty; mcp-trio check tells where\n{faults[0]}")
     return parse(cast("JSONObject", entries[0].view))
 
 
 def _named(entry: Entry) -> object:
-    return cast("JSONObject", entry.view).get("name") if isinstance(entry.view, dict) else None
+    return as_object(entry.view).get("name")
 
 
 async def run(
@@ -91,7 +90,7 @@ async def run(
     except OperationError as error:
         hint = " Give --config." if trial.config is None else ""
         raise AuthoringError(f"{trial.name}: {error}. {advice_for(error.reason)}{hint}") from error
-    result: CallToolResult | None = None
+    results: list[CallToolResult] = []
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with connections, trio.open_nursery() as nursery:
 
@@ -103,9 +102,9 @@ async def run(
             with trio.fail_after(trial.timeout) as scope:
                 context = _context(trial, scope, report)
                 await demand(compiled.authorize, context)
-                result = await compiled.call(context, dict(arguments))
+                results.append(await compiled.call(context, dict(arguments)))
             nursery.cancel_scope.cancel()
-    return None if result is None else to_wire(result, REVISIONS[0])
+    return to_wire(results[0], REVISIONS[0]) if results else None
 
 
 def _connections(config: Path | None) -> Connections:

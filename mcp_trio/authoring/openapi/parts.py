@@ -144,8 +144,7 @@ class Reader:
             name, where = held.get("name"), held.get("in")
             if not isinstance(name, str) or where not in {"path", "query", "header", "cookie"}:
                 continue
-            place = cast("str", where)
-            yield (self._parameter_2 if self.is_2 else _parameter)(spot, name, place)
+            yield (self._parameter_2 if self.is_2 else _parameter)(spot, name, str(where))
 
     def _parameter_2(self, spot: Spot, name: str, where: str) -> Parameter:
         held = spot.held
@@ -262,5 +261,5 @@ def _form_schema(fields: list[Spot]) -> tuple[JSONObject, JSONObject]:
                 str(held.get("collectionFormat", "csv")), ("form", False)
             )
             encoding[name] = {"style": style, "explode": explode}
-    schema = {"type": "object", "properties": properties}
-    return ({**schema, "required": required} if required else schema), encoding
+    made: JSONObject = {"type": "object", "properties": properties}
+    return ({**made, "required": required} if required else made), encoding

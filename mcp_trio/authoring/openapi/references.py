@@ -10,6 +10,7 @@ import attrs
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.fetching import Library
 from mcp_trio.authoring.imports import NotImportableError
+from mcp_trio.authoring.values import as_list, as_object
 from mcp_trio.wire import JSONObject
 
 MAX_HOPS = 30
@@ -37,13 +38,12 @@ class Spot:
     @property
     def held(self) -> JSONObject:
         """The object it is; an empty one if it is none."""
-        return cast("JSONObject", self.value) if isinstance(self.value, dict) else {}
+        return as_object(self.value)
 
     @property
     def items(self) -> list[Spot]:
         """The items of the array it is; none if it is none."""
-        held = cast("list[object]", self.value) if isinstance(self.value, list) else []
-        return [self.child(item) for item in held]
+        return [self.child(item) for item in as_list(self.value)]
 
 
 class References:

@@ -54,7 +54,7 @@ class Request:
     """The mapping of the body; None for none."""
     content_type: str = "none"
     media_type: str | None = None
-    styles: dict[str, JSONObject] = attrs.field(factory=dict[str, "JSONObject"])
+    styles: JSONObject = attrs.field(factory=dict[str, object])
     notes: list[str] = attrs.field(factory=list[str])
 
     def input_mapping(self) -> JSONObject:
@@ -181,7 +181,8 @@ class Requests:
         if parameter.content is not None:
             request.mapping[section][key] = {"expr": leaf, "as": "json"}
         elif style is not None:
-            request.styles.setdefault(section, {})[key] = style
+            named = cast("JSONObject", request.styles.setdefault(section, {}))
+            named[key] = style
         if parameter.required:
             request.required.append(list(request.properties)[-1])
 
@@ -289,19 +290,19 @@ class Requests:
 
 def _chosen(content: Mapping[str, Spot]) -> tuple[str, str] | None:
     """The media type to send, and the content type of the target that it means."""
-    for content_type, fits in (
-        ("json", _is_json),
-        ("form", lambda media: media == "application/x-www-form-urlencoded"),
-        ("multipart", lambda media: media == "multipart/form-data"),
-        ("text", lambda media: media == "text/plain"),
-        ("xml", lambda media: media in {"application/xml", "text/xml"} or media.endswith("+xml")),
-        ("json", lambda media: media in {"*/*", "application/*"}),
-    ):
+    for content_type, pattern in _CONTENT_TYPES:
         for media in content:
-            if fits(media.partition(";")[0].strip().lower()):
+            if pattern.fullmatch(media.partition(";")[0].strip().lower()):
                 return media, content_type
     return None
 
 
-def _is_json(media: str) -> bool:
-    return media in {"application/json", "text/json"} or media.endswith("+json")
+_CONTENT_TYPES = (
+    ("json", re.compile(r"(application|text)/json|.*\+json")),
+    ("form", re.compile(r"application/x-www-form-urlencoded")),
+    ("multipart", re.compile(r"multipart/form-data")),
+    ("text", re.compile(r"text/plain")),
+    ("xml", re.compile(r"(application|text)/xml|.*\+xml")),
+    ("json", re.compile(r"\*/\*|application/\*")),
+)
+"""What can be sent, the best first."""

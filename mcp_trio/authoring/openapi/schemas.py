@@ -335,11 +335,10 @@ class _Attempt:
         items = spot.held.get("items")
         if isinstance(items, dict):
             made["items"] = self._sub(spot.child(cast("object", items)), level)
-        prefix = spot.held.get("prefixItems", items)
-        if isinstance(prefix, list):
-            parts = [self._sub(part, level) for part in spot.child(cast("object", prefix)).items]
-            if parts:
-                made["prefixItems"] = parts
+        # Up to 2019-09 an array of items was what prefixItems is now.
+        parts = [*spot.get("prefixItems").items] or spot.get("items").items
+        if parts:
+            made["prefixItems"] = [self._sub(part, level) for part in parts]
 
     def _combined(self, made: JSONObject, spot: Spot, level: int) -> None:
         nullable = _is_nullable(spot.held) and "type" not in made
