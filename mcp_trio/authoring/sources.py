@@ -6,7 +6,7 @@ every entry is handed over with the place it stands in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -18,7 +18,10 @@ from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.findings import Finding
 from mcp_trio.authoring.values import as_list, as_object
 from mcp_trio.catalog.operation import FORMAT
-from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.catalog.registries.opening import open_registry, shown
+from mcp_trio.catalog.registries.options import RegistryOptions
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.secrets import Secret
 
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 """What counts in a folder."""
@@ -69,15 +72,19 @@ class Source:
     """What could not be read as an operation at all."""
 
 
-def read_source(place: str) -> Source:
+def read_source(place: str, secret: Callable[[], Secret] | None = None) -> Source:
     """Read a file, a folder or a registry.
+
+    Args:
+        place: a path, or the address of a registry.
+        secret: fetches what a registry on a server wants to be shown.
 
     Raises:
         AuthoringError: nothing can be read there.
     """
     path = Path(place)
     if "://" in place or is_sqlite(path):
-        return trio.run(_read_registry, place)
+        return trio.run(_read_registry, place, secret)
     if path.is_dir():
         files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
         if not files:
@@ -99,8 +106,12 @@ def is_sqlite(path: Path) -> bool:
         return False
 
 
-async def _read_registry(place: str) -> Source:
-    registry = SqliteRegistry(place)
+async def _read_registry(place: str, secret: Callable[[], Secret] | None) -> Source:
+    try:
+        registry = open_registry(place, RegistryOptions(secret=secret))
+    except ConfigurationError as error:
+        raise AuthoringError(str(error)) from error
+    place = shown(place)
     try:
         reading = await registry.read(None)
     except RegistryError as error:

@@ -140,9 +140,8 @@ class _Builder:
 
     def _close(self, line: int) -> None:
         frame = self._stack.pop()
-        if isinstance(frame.value, dict):
-            if frame.merges:
-                self._merge(frame.value, line)
+        if isinstance(frame.value, dict) and frame.merges:
+            self._merge(frame.value, line)
         if frame.anchor is not None:
             size = self._count - frame.before
             self._anchors[frame.anchor] = _Known(frame.value, frame.position, size)

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +24,9 @@ from mcp_trio.authoring.comparing import compare_views, views_by_id
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.imports import Imported
 from mcp_trio.authoring.publishing import publish as publish_operations
-from mcp_trio.authoring.sources import read_source
+from mcp_trio.authoring.sources import Source, read_source
 from mcp_trio.authoring.yaml_text import write_yaml
+from mcp_trio.secrets import SecretSource
 from mcp_trio.wire import JSONObject
 
 TROUBLE = 2
@@ -42,12 +44,26 @@ def tried(work: Callable[[], T]) -> T:
         sys.exit(TROUBLE)
 
 
+def read(place: str, secret_env: str | None) -> Source:
+    """Read a source, with the secret that it may want."""
+    if secret_env is None:
+        return read_source(place)
+    source = SecretSource(folder=Path())
+    secret = partial(source.secret, "--secret-env", "secret", env=secret_env, file=None)
+    return read_source(place, secret)
+
+
 def told(value: object, text: str, *, as_json: bool) -> None:
     """Print a result in the form that was asked for."""
     click.echo(json.dumps(value, ensure_ascii=False) if as_json else text)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+_secret = click.option(
+    "--secret-env",
+    metavar="NAME",
+    help="Environment variable with the token or password of a registry on a server.",
+)
 _config = click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -61,14 +77,17 @@ _config = click.option(
 @click.command()
 @click.argument("source")
 @_config
+@_secret
 @_json
 @click.option("--strict", is_flag=True, help="Let warnings fail, too.")
-def check(source: str, config: Path | None, as_json: bool, strict: bool) -> None:
+def check(
+    source: str, config: Path | None, secret_env: str | None, as_json: bool, strict: bool
+) -> None:
     """Find every fault of operations, with its place and what to do.
 
     SOURCE is a JSON or YAML file, a folder of them, or a registry.
     """
-    checked = tried(lambda: check_source(read_source(source), config))
+    checked = tried(lambda: check_source(read(source, secret_env), config))
     _tell_findings(checked, as_json=as_json)
     bad = checked.findings if strict else checked.faults
     sys.exit(1 if bad else 0)
@@ -100,13 +119,16 @@ def _count(number: int, thing: str) -> str:
 @click.command()
 @click.argument("a")
 @click.argument("b")
+@_secret
 @_json
-def diff(a: str, b: str, as_json: bool) -> None:
+def diff(a: str, b: str, secret_env: str | None, as_json: bool) -> None:
     """Tell what B would change over A, by operation id and key; exit with 1 if anything.
 
     A and B are files, folders or registries.
     """
-    found = tried(lambda: compare_views(views_by_id(read_source(a)), views_by_id(read_source(b))))
+    found = tried(
+        lambda: compare_views(views_by_id(read(a, secret_env)), views_by_id(read(b, secret_env)))
+    )
     told(found.as_json(), found.as_text(), as_json=as_json)
     sys.exit(1 if found else 0)
 
@@ -250,3 +272,12 @@ def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
     if made.settings:
         lines += ["", "The service needs, for example:", "", made.settings]
     told(value, "\n".join(lines), as_json=as_json)
+
+
+COMMANDS: dict[str, click.Command] = {
+    "check": check,
+    "diff": diff,
+    "import": import_,
+    "publish": publish,
+}
+"""By name."""

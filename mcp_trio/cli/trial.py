@@ -81,8 +81,8 @@ async def run(
     """Call the operation; None if a signal cancelled it.
 
     Raises:
-        AuthoringError: it cannot be compiled, or the settings cannot be used.
-        MCPError: who asks may not.
+        AuthoringError: it cannot be compiled, takes too long, may not be called by who asks, or
+            the settings cannot be used.
     """
     connections = _connections(trial.config)
     try:

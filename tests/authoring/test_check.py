@@ -188,7 +188,7 @@ def test_what_is_not_there_is_explained(tmp_path):
     for place in ("none.yaml", "none.sqlite"):
         with pytest.raises(AuthoringError, match="cannot read"):
             checked(tmp_path / place)
-    with pytest.raises(AuthoringError, match="there is no .json"):
+    with pytest.raises(AuthoringError, match=r"there is no \.json"):
         checked(tmp_path)
 
 

@@ -108,10 +108,8 @@ def test_anchors_and_merges_are_read():
 
 
 def bomb(levels=12, width=10):
-    lines = ["a0: &a0 [x]"]
-    for n in range(1, levels):
-        lines.append(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]")
-    return "\n".join(lines).encode()
+    ring = (f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels))
+    return "\n".join(["a0: &a0 [x]", *ring]).encode()
 
 
 @pytest.mark.parametrize(

@@ -93,22 +93,28 @@ class _Import:
     def run(self) -> Imported:
         made = Imported()
         self._hosts[self._connection] = self._base_url(self._root.get("servers"))
-        for method, path, item, spot in self._reader.operations():
-            title = f"{method.upper()} {path}"
-            if not self._is_wanted(method, path, spot):
-                made.filtered += 1
-                continue
+        for path, item in self._reader.paths():
             try:
-                part = self._reader.part(method, path, item, spot)
-                view, notes = self._view(part)
+                for method, resolved, spot in self._reader.operations(item):
+                    if self._is_wanted(method, path, spot):
+                        self._take(made, method, path, resolved, spot)
+                    else:
+                        made.filtered += 1
             except NotImportableError as error:
-                made.refused.append(Left(title, str(error)))
-                continue
-            made.views.append(view)
-            made.notes += [Left(title, note) for note in notes]
+                made.refused.append(Left(path, str(error)))
         made.keep_sound()
         made.settings = self._settings(made.views)
         return made
+
+    def _take(self, made: Imported, method: str, path: str, item: Spot, spot: Spot) -> None:
+        title = f"{method.upper()} {path}"
+        try:
+            view, notes = self._view(self._reader.part(method, path, item, spot))
+        except NotImportableError as error:
+            made.refused.append(Left(title, str(error)))
+            return
+        made.views.append(view)
+        made.notes += [Left(title, note) for note in notes]
 
     # -- which ---------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from mcp_trio.authoring.openapi.references import References, Spot
 from mcp_trio.wire import JSONObject
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
+_PLACES = frozenset({"path", "query", "header", "cookie"})
 _COLLECTIONS: Mapping[str, tuple[str, bool]] = {
     "csv": ("form", False),
     "ssv": ("spaceDelimited", False),
@@ -103,17 +104,24 @@ class Reader:
         self._root = root
         self.is_2 = str(root.held.get("swagger", "")).startswith("2")
 
-    def operations(self) -> Iterator[tuple[str, str, Spot, Spot]]:
-        """Method, path, path item and operation of all, in their order."""
-        for path, value in self._root.get("paths").held.items():
-            item = self._root.child(value)
-            if path.startswith("x-"):
-                continue
-            item = self._references.resolve(item)
-            for method in METHODS:
-                found = item.get(method)
-                if found.held:
-                    yield method, path, item, found
+    def paths(self) -> Iterator[tuple[str, Spot]]:
+        """All paths with what stands there, which may be a reference."""
+        paths = self._root.get("paths")
+        for path, value in paths.held.items():
+            if not path.startswith("x-"):
+                yield path, paths.child(value)
+
+    def operations(self, item: Spot) -> Iterator[tuple[str, Spot, Spot]]:
+        """Method, path item and operation of all that stand at a path.
+
+        Raises:
+            NotImportableError: a reference leads nowhere or elsewhere.
+        """
+        item = self._references.resolve(item)
+        for method in METHODS:
+            found = item.get(method)
+            if isinstance(found.value, dict):
+                yield method, item, found
 
     def part(self, method: str, path: str, item: Spot, spot: Spot) -> Part:
         """Read one operation.
@@ -121,10 +129,10 @@ class Reader:
         Raises:
             NotImportableError: a reference leads nowhere or elsewhere.
         """
-        by_name: dict[tuple[object, object], Spot] = {}
+        by_name: dict[tuple[str, str], Spot] = {}
         for each in (*item.get("parameters").items, *spot.get("parameters").items):
             found = self._references.resolve(each)
-            by_name[found.held.get("in"), found.held.get("name")] = found
+            by_name[str(found.held.get("in")), str(found.held.get("name"))] = found
         parameters = list(by_name.values())
         servers = next((s.get("servers") for s in (spot, item) if s.get("servers").items), None)
         return Part(
@@ -142,9 +150,8 @@ class Reader:
         for spot in spots:
             held = spot.held
             name, where = held.get("name"), held.get("in")
-            if not isinstance(name, str) or where not in {"path", "query", "header", "cookie"}:
-                continue
-            yield (self._parameter_2 if self.is_2 else _parameter)(spot, name, str(where))
+            if isinstance(name, str) and name and str(where) in _PLACES:
+                yield (self._parameter_2 if self.is_2 else _parameter)(spot, name, str(where))
 
     def _parameter_2(self, spot: Spot, name: str, where: str) -> Parameter:
         held = spot.held

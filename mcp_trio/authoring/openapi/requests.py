@@ -127,10 +127,10 @@ class Requests:
                 name: f"={value}" if value.startswith("=") else value for name, value in pairs
             }
         for name in _PLACE.findall(path):
-            plain = name if _PLAIN.fullmatch(name) else argument_name(name, set(names.values()))
+            plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
             if not _PLAIN.fullmatch(plain):
-                plain = f"p_{re.sub(r'[^A-Za-z0-9_-]', '_', plain)}"
-            names[name] = plain
+                plain = f"p_{plain}"
+            names[name] = argument_name(plain, set(names.values()) - {names.get(name)})
         request.path = _PLACE.sub(lambda match: f"{{{names[match[1]]}}}", path)
         request.path = quote(request.path, safe="/{}:@!$&'()*+,;=~%")
         if not request.path.startswith("/"):
