@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -22,7 +22,7 @@ from mcp_trio.authoring.values import as_object
 from mcp_trio.catalog.operation import Operation, OperationError, find_faults, parse
 from mcp_trio.config import load_settings, make_connections
 from mcp_trio.engine.envelope import Principal
-from mcp_trio.errors import ConfigurationError, MCPError
+from mcp_trio.errors import ConfigurationError, MCPError, sole_cause
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.session.context import Context
@@ -91,20 +91,37 @@ async def run(
         hint = " Give --config." if trial.config is None else ""
         raise AuthoringError(f"{trial.name}: {error}. {advice_for(error.reason)}{hint}") from error
     results: list[CallToolResult] = []
+
+    async def call() -> None:
+        with trio.fail_after(trial.timeout) as scope:
+            context = _context(trial, scope, report)
+            await demand(compiled.authorize, context)
+            results.append(await compiled.call(context, dict(arguments)))
+
+    try:
+        async with connections:
+            await _until_signalled(call)
+    except BaseException as error:
+        cause = sole_cause(error)
+        if isinstance(cause, trio.TooSlowError):
+            raise AuthoringError(f"{trial.name}: no answer in {trial.timeout:g} s") from error
+        if isinstance(cause, MCPError):
+            raise AuthoringError(f"{trial.name}: {cause.message}; give --principal") from error
+        raise
+    return to_wire(results[0], REVISIONS[0]) if results else None
+
+
+async def _until_signalled(work: Callable[[], Awaitable[None]]) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with connections, trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery:
 
             async def obey() -> None:
                 async for _ in signals:
                     nursery.cancel_scope.cancel()
 
             nursery.start_soon(obey)
-            with trio.fail_after(trial.timeout) as scope:
-                context = _context(trial, scope, report)
-                await demand(compiled.authorize, context)
-                results.append(await compiled.call(context, dict(arguments)))
+            await work()
             nursery.cancel_scope.cancel()
-    return to_wire(results[0], REVISIONS[0]) if results else None
 
 
 def _connections(config: Path | None) -> Connections:

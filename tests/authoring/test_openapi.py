@@ -437,7 +437,7 @@ def output(tmp_path, schema, version="3.0.3", **schemas):
 def test_schemas_of_3_0_are_told_in_2020_12_and_never_stricter(tmp_path, schema, good, bad):
     small = {"type": "object", "properties": {"s": {"type": "string"}}}
     validator = Validator(
-        {"type": "object", **{}}
+        {"type": "object"}
         | output(tmp_path, {"type": "object", "properties": {"v": schema}}, S=small)
     )
     for value in good:
