@@ -56,7 +56,7 @@ class Unreachable(MemoryTransport):
     def make(cls):
         ours, _ = MemoryTransport.pair()
         faulty = FaultyTransport(ours)
-        faulty.break_()
+        faulty.cut()
         return faulty
 
 
