@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
@@ -93,6 +93,9 @@ class ClientOptions:
     """How patiently a broken stream of changes is opened again."""
     auth: Authorization | None = None
     """Where tokens come from, for targets that are http and https URLs."""
+    http: Callable[[httpx2.Auth | None], httpx2.AsyncClient] | None = None
+    """Makes the HTTP client of a line, which closes it: for certificates, proxies and guards of
+    one's own. It is given what authorizes, and wants no read timeout."""
 
     @property
     def opening_timeout(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -83,7 +83,12 @@ Target: TypeAlias = "str | Sequence[str | os.PathLike[str]] | Command | Server |
 class Lines:
     """The way to one server: opens the lines to it, one at a time."""
 
-    def __init__(self, target: Target, auth: Authorization | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        auth: Authorization | None = None,
+        http: Callable[[httpx2.Auth | None], httpx2.AsyncClient] | None = None,
+    ) -> None:
         """Make one; nothing is opened yet.
 
         Raises:
@@ -97,6 +102,7 @@ class Lines:
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
         self._auth = auth
+        self._http = http or _http_client
         self._bound: object = None
         self._used = False
         if auth is not None and not self.older:
@@ -159,7 +165,8 @@ class Lines:
                 case str() as url:
                     if self.older:
                         auth = self._bound = None if self._auth is None else self._auth.bind(url)
-                        yield await _open_http(url, exits, auth, older=older)
+                        client = await exits.enter_async_context(self._http(auth))
+                        yield _http_line(url, client, older=older)
                     else:
                         yield await _open_url(url, exits)
                 case Command() as command:
@@ -207,10 +214,7 @@ async def _open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
     return socket
 
 
-async def _open_http(
-    url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
-) -> Transport:
-    client = await exits.enter_async_context(_http_client(auth))
+def _http_line(url: str, client: httpx2.AsyncClient, *, older: bool) -> Transport:
     if older:
         from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
 

@@ -26,6 +26,7 @@ from mcp_trio.runtime.adapters.base import Adapter
 from mcp_trio.runtime.connections import Connections, ConnectionSection
 
 ADAPTERS: Mapping[str, str] = {
+    "mcp": "mcp_trio.runtime.adapters.mcp:McpAdapter",
     "rest": "mcp_trio.runtime.adapters.rest:RestAdapter",
     "sql": "mcp_trio.runtime.adapters.sql:SqlAdapter",
     "static": "mcp_trio.runtime.adapters.static:StaticAdapter",
@@ -35,6 +36,7 @@ HTTP = "http"
 """The kind of a section that names none."""
 KINDS: Mapping[str, str] = {
     HTTP: "mcp_trio.runtime.http_sections:HttpSection",
+    "mcp": "mcp_trio.runtime.mcp_connection:McpSection",
     "sql": "mcp_trio.runtime.sql_connection:SqlSection",
 }
 """Our own kinds of connections."""
