@@ -175,12 +175,13 @@ def _listing_hash(operation: Operation) -> int:
     said = operation.tool_description
     if isinstance(said, str):
         said = {"text": said}
-    # What `Operation.to_tool` shows, no more: tags and empty parts make no difference.
+    # What `Operation.to_tool` shows and to whom, no more: tags and empty parts make no difference.
     shown = [
         operation.name,
         operation.input_schema,
         operation.output_schema,
         *(said.get(part) or None for part in ("text", "title", "annotations", "icons")),
+        operation.audience,
     ]
     return int.from_bytes(hashlib.sha256(canonical(shown)).digest(), "big")
 
