@@ -23,8 +23,10 @@ from mcp_trio.catalog.registries.schema import create_registry, seed
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
 from mcp_trio.cli.demo import CREATE_LEAD, GET_PROFILE, LIST_ITEMS
 from mcp_trio.client.client import MCPClient
+from mcp_trio.config import make_connections
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_connection import HttpSection
 from mcp_trio.wire import JSONObject
 
 BATCH = 10_000
@@ -91,10 +93,9 @@ class Bench:
         for first in range(0, count, BATCH):
             last = min(first + BATCH, count)
             seed(file, (operation(n) for n in range(first, last)), status="published")
-        upstream = Connection(name="demo", base_url="http://127.0.0.1:9", vars={"tenant": "acme"})
-        self.actor = CatalogActor(
-            SqliteRegistry(file), Compiler(Connections([upstream])), interval=86_400.0
-        )
+        upstreams = {"demo": HttpSection(base_url="http://127.0.0.1:9", vars={"tenant": "acme"})}
+        compiler = Compiler(Connections(make_connections(upstreams, file.parent)))
+        self.actor = CatalogActor(SqliteRegistry(file), compiler, interval=86_400.0)
         self.server = MCPServer("bench", options=ServerOptions())
         self.server.add_provider(self.actor)
 

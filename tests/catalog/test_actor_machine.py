@@ -35,7 +35,7 @@ from mcp_trio.wire import CallToolResult, TextContent
 from tests.catalog.conftest import CountingCompiler, Entry, MemoryRegistry, make_view
 from tests.catalog.guest import Guest
 
-INTERVAL, CONFIRM, SILENCE, PAGE = 30.0, 1.0, 20.0, 3
+INTERVAL, CONFIRM, SILENCE, PAGE = 30.0, 1.0, 20.0, 1
 IDS = [f"op{n}" for n in range(12)]
 NAMES = [f"name{n}" for n in range(8)]
 
@@ -146,6 +146,8 @@ class CatalogMachine(RuleBasedStateMachine):
         self.attempted = 0.0
         self.listings: list[tuple[tuple[str, str], ...]] = [()]
         self.walks: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+        self.down = 0
+        """Looks until the registry is mended."""
         self.silent = False
 
     def _count(self, _notice: object) -> None:
@@ -211,10 +213,12 @@ class CatalogMachine(RuleBasedStateMachine):
         mended = attrs.evolve(self.published[operation_id], number=self._number(), fault=None)
         self._publish(operation_id, mended)
 
-    @precondition(lambda self: self.served and set(self.served) & set(self.published))
+    @precondition(lambda self: self.served.keys() & self.published.keys())
     @rule(data=st.data())
     def go_back(self, data: st.DataObject) -> None:
-        operation_id = data.draw(st.sampled_from(sorted(set(self.served) & set(self.published))))
+        operation_id = data.draw(
+            st.sampled_from(sorted(self.served.keys() & self.published.keys()))
+        )
         self._publish(operation_id, self.served[operation_id])
 
     @precondition(lambda self: len(self.published) > 1)
@@ -233,6 +237,14 @@ class CatalogMachine(RuleBasedStateMachine):
         wanted = [self.published[i].name for i in some]
         for operation_id, name in zip(some, wanted[1:] + wanted[:1], strict=True):
             self._publish(operation_id, Version(self._number(), name, "Exchanged."))
+
+    @precondition(lambda self: self.served.keys() & self.published.keys())
+    @rule(data=st.data())
+    def change_how_it_runs(self, data: st.DataObject) -> None:
+        some = sorted(self.served.keys() & self.published.keys())
+        operation_id = data.draw(st.sampled_from(some))
+        version = attrs.evolve(self.served[operation_id], number=self._number())
+        self._publish(operation_id, version)
 
     @precondition(lambda self: self.published)
     @rule(data=st.data())
@@ -257,24 +269,23 @@ class CatalogMachine(RuleBasedStateMachine):
     def touch_a_draft(self) -> None:
         self.registry.touch()
 
-    @rule(bug=st.booleans())
-    def break_the_registry(self, bug: bool) -> None:
-        trouble = RegistryError(Trouble.LOCKED, "it is locked")
-        self.registry.trouble = KeyError("a bug") if bug else trouble
+    @precondition(lambda self: not self.down)
+    @rule(kind=st.sampled_from(["trouble", "bug", "silence"]), looks=st.sampled_from([1, 2, 3, 10]))
+    def break_the_registry(self, kind: str, looks: int) -> None:
+        """For so many looks."""
+        self.down, self.silent = looks, kind == "silence"
+        if self.silent:
+            self.registry.gate = trio.Event()
+        elif kind == "bug":
+            self.registry.trouble = KeyError("a bug")
+        else:
+            self.registry.trouble = RegistryError(Trouble.LOCKED, "it is locked")
 
-    @precondition(lambda self: not self.silent)
-    @rule()
-    def silence(self) -> None:
-        self.silent = True
-        self.registry.gate = trio.Event()
-
-    @precondition(lambda self: self.silent or self.registry.trouble is not None)
+    @precondition(lambda self: self.down)
     @rule()
     def mend_the_registry(self) -> None:
-        self.registry.trouble = None
-        self.silent, gate = False, self.registry.gate
-        self.registry.gate = None
-        assert gate is None or gate.statistics().tasks_waiting == 0
+        self.down, self.silent = 0, False
+        self.registry.trouble = self.registry.gate = None
 
     # -- time --------------------------------------------------------------------------
 
@@ -310,6 +321,13 @@ class CatalogMachine(RuleBasedStateMachine):
         self.guest.nursery.start_soon(self.actor.refresh)
         await wait_all_tasks_blocked()
 
+    @precondition(lambda self: not self.down)
+    @rule(operation_id=ids, name=names)
+    def publish_and_refresh(self, operation_id: str, name: str) -> None:
+        number = self._number()
+        self._publish(operation_id, Version(number, name, f"Text {number}."))
+        self.refresh()
+
     @rule()
     def run_anew(self) -> None:
         closed = self.registry.closed
@@ -335,7 +353,7 @@ class CatalogMachine(RuleBasedStateMachine):
         assert ("nextCursor" in answer) == (len(listed) > PAGE)
         assert answer["ttlMs"] == int(1000 * min(60.0, self.actor.ttl))
         if "nextCursor" in answer:
-            self.walks.append((answer["nextCursor"], listed))
+            self.walks = [*self.walks[-4:], (answer["nextCursor"], listed)]
 
     @precondition(lambda self: self.walks and not self.silent)
     @rule(data=st.data())
@@ -392,7 +410,10 @@ class CatalogMachine(RuleBasedStateMachine):
         self.attempted = self._now()
         if self.silent:
             self.guest.do(self._jump, SILENCE)
-        if self.silent or self.registry.trouble is not None:
+        if self.down:
+            self.down -= 1
+            if not self.down:
+                self.mend_the_registry()
             self.failures += 1
             self.doubtful = None
             self._unchanged()
@@ -492,6 +513,10 @@ class CatalogMachine(RuleBasedStateMachine):
         told = {record.operation_id: record for record in self.actor.status().quarantine}
         missing = {i for i, version in self.accepted.items() if self.served.get(i) != version}
         assert missing <= told.keys()
+        owners = {version.name: i for i, version in self.served.items()}
+        for record in list(told.values()):
+            if record.fault == "duplicate":
+                assert owners.get(record.name, record.operation_id) in told
         for operation_id, record in told.items():
             serving = self.served.get(operation_id)
             assert (record.serving is None) == (serving is None)
