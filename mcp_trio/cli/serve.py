@@ -18,6 +18,7 @@ import trio
 
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.cli import collector
 from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
 from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
 from mcp_trio.errors import ConfigurationError
@@ -65,6 +66,7 @@ def serve(
     if demo == (config is not None):
         raise click.UsageError("give either a CONFIG file or --demo")
     configure_logging(level=log_level)
+    collector.relax()
     try:
         if config is None:
             trio.run(_serve_demo, _overridden(DEMO_SETTINGS, host, port, admin_port))
@@ -165,6 +167,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
     server.add_provider(actor)
     async with connections, trio.open_nursery() as nursery:
         await nursery.start(actor.run)
+        nursery.start_soon(collector.settle, actor.ready)
         notes = [note] if note else []
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.

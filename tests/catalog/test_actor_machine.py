@@ -509,6 +509,14 @@ class CatalogMachine(RuleBasedStateMachine):
             assert (status.state, self.actor.ttl) == ("failing", 0)
 
     @invariant()
+    def a_call_gets_what_is_served_now(self) -> None:
+        for operation_id, version in self.served.items():
+            found = self.server.tools.find(version.name)
+            assert isinstance(found, GatedEntry)
+            assert found.operation.operation_id == operation_id
+            assert found.operation.execution_config["concurrency"] == version.number
+
+    @invariant()
     def whatever_is_not_served_as_published_is_reported(self) -> None:
         told = {record.operation_id: record for record in self.actor.status().quarantine}
         missing = {i for i, version in self.accepted.items() if self.served.get(i) != version}

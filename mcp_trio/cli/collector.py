@@ -1,0 +1,27 @@
+"""The garbage collector in a process that serves a catalog: millions of objects that live long.
+
+Every full round of the collector looks at all of them and holds up everything meanwhile, for
+seconds with 100,000 operations. A catalog has no cycles: what is replaced goes at once, by
+counting references. Only a program that owns its process may decide this, so it lives here.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import trio
+
+THRESHOLDS = (20_000, 20, 20)
+"""Rarer rounds than Python's own (700, 10, 10), which while loading take longer than the load."""
+
+
+def relax() -> None:
+    """Make the rounds rarer from now on."""
+    gc.set_threshold(*THRESHOLDS)
+
+
+async def settle(loaded: trio.Event) -> None:
+    """Wait for the first catalog, and leave it and all else that lives then out of the rounds."""
+    await loaded.wait()
+    gc.collect(1)  # what is young and dead should not be kept for good
+    gc.freeze()
