@@ -18,7 +18,7 @@ import trio
 from mcp_trio.catalog.registries.schema import create_registry, publish
 from mcp_trio.config import CatalogSection, ServerSection, Settings
 from mcp_trio.http.asgi_call import Receive, Scope, Send
-from mcp_trio.runtime.http_connection import HttpSection
+from mcp_trio.runtime.http_sections import HttpSection
 from mcp_trio.wire import JSONObject
 
 logger = logging.getLogger("mcp_trio.demo")

@@ -17,7 +17,7 @@ import click
 import trio
 
 from mcp_trio.catalog.actor import CatalogActor
-from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.cli import collector
 from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
 from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
@@ -160,7 +160,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
     """
     connections = Connections(make_connections(settings.connections, folder))
     actor = CatalogActor(
-        SqliteRegistry(settings.catalog.registry),
+        settings.catalog.open_registry(folder),
         Compiler(connections),
         interval=settings.catalog.interval,
     )
@@ -183,7 +183,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
                 ready=actor.ready.is_set,
             )
             urls: list[str] = await serving.start(serve_http)
-            where = f"MCP on {' '.join(urls)}, registry {settings.catalog.registry}"
+            where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"
             parts = [where, *notes, f"try: {curl_line(urls[0])}"]
             click.echo("mcp-trio: " + "; ".join(parts), err=True)
         logger.info("drained")

@@ -10,12 +10,22 @@ from collections.abc import Iterator
 
 import attrs
 
+EDGE = 512
+"""Bytes that are kept of the beginning and of the end of a line that is too long."""
+
 
 @attrs.frozen
 class Oversized:
-    """A line longer than allowed. Its bytes are gone; the next line is read as usual."""
+    """A line longer than allowed: given once it is, and once more when it has ended.
+
+    Its bytes are gone but for those at its edges; the next line is read as usual.
+    """
 
     limit: int
+    start: bytes
+    """How it begins."""
+    end: bytes | None = None
+    """How it ends; None while it goes on."""
 
 
 class LineDecoder:
@@ -25,7 +35,8 @@ class LineDecoder:
         self.limit = limit
         self._buffer = bytearray()
         self._scanned = 0
-        self._skipping = False
+        self._start: bytes | None = None
+        """How the line begins that is being skipped; None while none is."""
 
     def receive(self, data: bytes | bytearray) -> Iterator[bytes | Oversized]:
         """Take bytes, give the lines they complete. Empty lines are dropped."""
@@ -34,25 +45,26 @@ class LineDecoder:
             line = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
             self._scanned = 0
-            if self._skipping:
-                self._skipping = False
-                continue
-            if len(line) > self.limit:
-                yield Oversized(self.limit)
+            if self._start is None and len(line) > self.limit:
+                yield self._skip(line)
+            if self._start is not None:
+                yield Oversized(self.limit, self._start, line[-EDGE:])
+                self._start = None
             elif stripped := line.removesuffix(b"\r"):
                 yield stripped
         self._scanned = len(self._buffer)
-        if self._skipping:
-            self._buffer.clear()
-            self._scanned = 0
-        elif self._scanned > self.limit:
-            self._skipping = True
-            self._buffer.clear()
-            self._scanned = 0
-            yield Oversized(self.limit)
+        if self._start is None and self._scanned > self.limit:
+            yield self._skip(self._buffer)
+        if self._start is not None:
+            del self._buffer[:-EDGE]
+            self._scanned = len(self._buffer)
+
+    def _skip(self, line: bytes | bytearray) -> Oversized:
+        self._start = bytes(line[:EDGE])
+        return Oversized(self.limit, self._start)
 
     def end(self) -> bytes | None:
         """Give what stood after the last line feed when the stream ended."""
         rest = bytes(self._buffer).strip(b"\r\n \t")
         self._buffer.clear()
-        return None if self._skipping or not rest else rest
+        return None if self._start is not None or not rest else rest

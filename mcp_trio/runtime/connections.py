@@ -120,17 +120,21 @@ class Connections:
             raise OperationError(f"there is no connection {name[:80]!r}", place="target.connection")
         return found
 
-    def resource(self, connection: Connection, make: Callable[[], R]) -> R:
-        """What is open to an upstream, made now if it was not. One for each connection.
+    def resource(self, name: str, make: Callable[[], R]) -> R:
+        """What is open under a name, made now if it was not.
+
+        Args:
+            name: of the connection, with a word behind it for a second thing that is open to it.
+            make: makes it, without waiting.
 
         Raises:
             trio.ClosedResourceError: outside of the context.
         """
         if not self._open:
             raise trio.ClosedResourceError("the connections are closed")
-        found = self._resources.get(connection.name)
+        found = self._resources.get(name)
         if found is None:
-            found = self._resources[connection.name] = make()
+            found = self._resources[name] = make()
         return cast("R", found)
 
     async def __aenter__(self) -> Self:

@@ -59,8 +59,8 @@ class Settings:
     response_bytes: int
     output_validation: str
     """`strict`, `warn` or `off`."""
-    authenticate: bool
-    """Whether the connection's credentials are sent."""
+    auth: str
+    """As whom the upstream is asked: `connection`, `on_behalf_of` the caller, or `none`."""
     required_scopes: tuple[str, ...]
     circuit: CircuitPolicy | None
     rate: RatePolicy | None
@@ -96,7 +96,7 @@ def settings_of(operation: Operation, connection: Connection | None) -> Settings
         request_bytes=cast("int", limits.get("request_bytes", base.request_bytes)),
         response_bytes=cast("int", limits.get("response_bytes", base.response_bytes)),
         output_validation=cast("str", config.get("output_validation", "strict")),
-        authenticate=config.get("auth", "connection") == "connection",
+        auth=cast("str", config.get("auth", "connection")),
         required_scopes=tuple(cast("list[str]", config.get("required_scopes") or [])),
         circuit=_circuit(cast("JSONObject | None", config.get("circuit"))),
         rate=_rate(cast("JSONObject | None", config.get("rate_per_minute"))),
@@ -140,7 +140,6 @@ def _rate(config: JSONObject | None) -> RatePolicy | None:
 _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "task": ("never",),
     "stream_progress": (False,),
-    "auth": ("connection", "none"),
 }
 
 

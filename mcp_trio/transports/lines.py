@@ -15,10 +15,11 @@ import trio
 import trio.abc
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import INVALID_REQUEST, ErrorCode, TransportError
+from mcp_trio.errors import TransportError
 from mcp_trio.framing.lines import LineDecoder, Oversized
 from mcp_trio.jsonrpc import codec
-from mcp_trio.jsonrpc.messages import Error, Malformed, Message
+from mcp_trio.jsonrpc.glimpse import glimpse
+from mcp_trio.jsonrpc.messages import Malformed, Message
 from mcp_trio.transports.outbox import MAX_BUFFER, Outbox
 from mcp_trio.wire.basic import RequestId
 
@@ -71,33 +72,35 @@ class LineTransport:
 
     async def receive(self) -> Envelope:
         """Wait for a line. Lines that are no message come as `Malformed`."""
-        while not self._lines:
-            if self._ended:
-                raise trio.EndOfChannel
-            try:
-                data = await self._incoming.receive_some(CHUNK)
-            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-                data = b""
-            if data:
-                self._lines.extend(self._decoder.receive(data))
-                continue
-            self._ended = True
-            # A last line without its line feed is still a line.
-            if (rest := self._decoder.end()) is not None:
-                self._lines.append(rest)
-        message = self._read(self._lines.popleft())
+        message: Message | None = None
+        while message is None:
+            while not self._lines:
+                await self._receive_some()
+            message = self._read(self._lines.popleft())
         if self._doubtful and isinstance(message, Malformed):
             self._ended = True
             self._lines.clear()
         self._doubtful = False
         return Envelope(message)
 
-    def _read(self, line: bytes | Oversized) -> Message:
-        if isinstance(line, Oversized):
-            reason = f"Invalid request: a line is longer than {line.limit} bytes"
-            data = {"code": ErrorCode.PROTOCOL_INVALID.value}
-            return Malformed(reason, Error(None, INVALID_REQUEST, reason, data))
-        return codec.decode(line)
+    async def _receive_some(self) -> None:
+        if self._ended:
+            raise trio.EndOfChannel
+        try:
+            data = await self._incoming.receive_some(CHUNK)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            data = b""
+        if data:
+            self._lines.extend(self._decoder.receive(data))
+            return
+        self._ended = True
+        # A last line without its line feed is still a line.
+        if (rest := self._decoder.end()) is not None:
+            self._lines.append(rest)
+
+    def _read(self, line: bytes | Oversized) -> Message | None:
+        """Read a line. None for one of which enough is known only later, or was before."""
+        return _read_edges(line) if isinstance(line, Oversized) else codec.decode(line)
 
     def abandon(self, request_id: RequestId) -> bool:  # noqa: ARG002 - the contract
         """Tell nobody: the line is shared, so a notification has to."""
@@ -112,6 +115,17 @@ class LineTransport:
         finally:
             await self._outgoing.aclose()
             await self._incoming.aclose()
+
+
+def _read_edges(line: Oversized) -> Malformed | None:
+    """Say whose message it is that was too long, as soon as that is known."""
+    seen = glimpse(line.start)
+    only_later = seen is not None and seen.id is None
+    if only_later is (line.end is None):
+        return None
+    seen = glimpse(line.start, line.end or b"")
+    what = "a line is longer" if seen is None or not seen.answers else "the answer is longer"
+    return codec.unread(f"Invalid request: {what} than {line.limit} bytes", seen)
 
 
 class ProgramLine(LineTransport):
@@ -165,9 +179,9 @@ class ProgramLine(LineTransport):
         except trio.EndOfChannel as end:
             raise trio.EndOfChannel(await self._fate()) from end
 
-    def _read(self, line: bytes | Oversized) -> Message:
+    def _read(self, line: bytes | Oversized) -> Message | None:
         message = super()._read(line)
-        if _is_noise(message):
+        if message is not None and _is_noise(message):
             text = message.reason if isinstance(line, Oversized) else line.decode(errors="replace")
             self._report(text)
         return message

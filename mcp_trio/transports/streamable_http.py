@@ -31,6 +31,8 @@ MIN_RETRY = 10
 """Milliseconds that we wait even for a server that would have us at once."""
 MAX_IDLE = 5
 """Times in a row that we come back and get nothing; then the request is lost."""
+STEADY = 5.0
+"""Seconds after which a stream that ended counts as one that worked, though nothing came."""
 
 
 class StreamableHTTPTransport:
@@ -56,6 +58,8 @@ class StreamableHTTPTransport:
         self._closing = trio.Event()
         self._requests: dict[RequestId, trio.CancelScope] = {}
         self._stream: trio.CancelScope | None = None
+        self._alone = False
+        """Whether a request stands alone: it mirrors its method, and belongs to no session."""
         self.session_id: str | None = None
         """The session the server assigned, None where there is none."""
         self.status: int | None = None
@@ -81,6 +85,7 @@ class StreamableHTTPTransport:
             raise TransportClosedError("the transport is closed")
         body = codec.encode(envelope.message)
         headers = self._headers(dict(envelope.headers or {}))
+        self._alone = METHOD in headers
         if isinstance(envelope.message, Request):
             scope = self._requests[envelope.message.id] = trio.CancelScope()
             self._nursery.start_soon(self._request, envelope.message.id, body, headers, scope)
@@ -108,7 +113,7 @@ class StreamableHTTPTransport:
                 place = _Place()
                 reason = await self._exchange(id_, place, "POST", headers, body)
                 while reason is not None:
-                    if not place.can_come_back or self.session_id is None:
+                    if not place.can_come_back or METHOD in headers:
                         await self._lost(id_, reason)
                         return
                     await trio.sleep(place.pause / 1000)
@@ -205,7 +210,8 @@ class StreamableHTTPTransport:
     async def listen(self, headers: dict[str, str]) -> None:
         """Open the stream of messages that belong to no request; does not wait for it.
 
-        A server that has none answers 405, which is no error.
+        A server that has none answers 405, which is no error. One that ends is opened again,
+        from where it ended if the server says where that is, until that is in vain too often.
         """
         await self._pumping.wait()
         if self._nursery is not None and self._stream is None:
@@ -215,17 +221,39 @@ class StreamableHTTPTransport:
     async def _standalone(self, headers: dict[str, str], scope: trio.CancelScope) -> None:
         headers["accept"] = EVENT_STREAM
         headers.pop("content-type")
+        place = _Place()
+        failures = 0
         with scope:
-            try:
-                async with self._client.stream("GET", self._url, headers=headers) as response:
-                    media = response.headers.get("content-type", "")
-                    if response.is_success and media.startswith(EVENT_STREAM):
-                        decoder = SSEDecoder(self._max_event)
-                        async with aclosing(self._events(response, decoder)) as messages:
-                            async for message in messages:
-                                await self._arrived.send(Envelope(message))
-            except (httpx2.HTTPError, EventTooLargeError, UnauthorizedError):
-                self._stream = None
+            while failures < MAX_IDLE:
+                began = trio.current_time()
+                try:
+                    if not await self._hear(headers, place):
+                        break
+                except (EventTooLargeError, UnauthorizedError):
+                    break
+                except httpx2.HTTPError:
+                    pass
+                steady = trio.current_time() - began >= STEADY
+                failures = 0 if steady or place.moved else failures + 1
+                await trio.sleep(place.pause / 1000 * 2**failures)
+        self._stream = None
+
+    async def _hear(self, headers: dict[str, str], place: _Place) -> bool:
+        """Carry one connection of that stream. False if the server has none."""
+        decoder = SSEDecoder(self._max_event)
+        resuming = {} if place.last_id is None else {LAST_EVENT_ID: place.last_id}
+        try:
+            headers = headers | resuming
+            async with self._client.stream("GET", self._url, headers=headers) as response:
+                media = response.headers.get("content-type", "")
+                if not (response.is_success and media.startswith(EVENT_STREAM)):
+                    return response.status_code >= 500  # which may pass
+                async with aclosing(self._events(response, decoder)) as messages:
+                    async for message in messages:
+                        await self._arrived.send(Envelope(message))
+        finally:
+            place.note(decoder)
+        return True
 
     async def receive(self) -> Envelope:
         """Wait for a message of any stream."""
@@ -235,11 +263,14 @@ class StreamableHTTPTransport:
             raise trio.EndOfChannel from error
 
     def abandon(self, request_id: RequestId) -> bool:
-        """Close the request's own stream; without a session that is the cancellation (N7)."""
+        """Close the request's own stream. Where it stands alone, that is the cancellation (N7).
+
+        After a handshake it is none, whether the server has named a session or not.
+        """
         scope = self._requests.pop(request_id, None)
         if scope is not None:
             scope.cancel()
-        return self.session_id is None
+        return self._alone
 
     async def aclose(self) -> None:
         """End the session, if there is one, and every stream. Bounded in time."""
@@ -267,6 +298,8 @@ class _Place:
         self.last_id: str | None = None
         self.pause = DEFAULT_RETRY
         """Milliseconds to wait before coming back, as the server wishes (H5)."""
+        self.moved = False
+        """Whether the last connection brought an id, or said when to come back."""
         self._idle = -1
         """Connections in a row that brought nothing; the first one is the POST."""
 
@@ -278,7 +311,8 @@ class _Place:
     def note(self, decoder: SSEDecoder) -> None:
         """Learn from a connection that has ended."""
         # A server that says when to come back means to go on: that is no failure.
-        self._idle = 0 if decoder.last_id or decoder.retry is not None else self._idle + 1
+        self.moved = bool(decoder.last_id) or decoder.retry is not None
+        self._idle = 0 if self.moved else self._idle + 1
         self.last_id = decoder.last_id or self.last_id
         if decoder.retry is not None:
             self.pause = max(decoder.retry, MIN_RETRY)

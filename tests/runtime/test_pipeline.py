@@ -180,7 +180,7 @@ BAD = [
         "needs a boolean property 'truncated'",
     ),
     ({"execution_config": {"task": "auto"}}, "execution_config.task auto is not supported"),
-    ({"execution_config": {"auth": "on_behalf_of"}}, "auth on_behalf_of is not supported"),
+    ({"execution_config": {"auth": "on_behalf_of"}}, "the connection crm has no on_behalf_of"),
     ({"execution_config": {"stream_progress": True}}, "stream_progress is not supported"),
     (
         {"target": {"connection": "crm", "method": "POST", "path": "/{id}", "content_type": "xml"}},

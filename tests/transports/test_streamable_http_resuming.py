@@ -126,3 +126,50 @@ async def test_a_call_that_is_given_up_is_not_come_back_for(autojump_clock):
         client.abandon(1)
         await trio.sleep(10)
     assert len(server.asked) == 1
+
+
+# -- the stream that belongs to no request -----------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def listening(server):
+    """A client that listens on the stream of its session."""
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(server)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            await transport.listen({})
+            yield transport
+            await transport.aclose()
+
+
+async def test_the_stream_of_the_session_is_opened_again_from_where_it_ended(autojump_clock):
+    server = Server(
+        b"id: 1\n" + NOTE + b"retry: 300\n\n",
+        NOTE,
+        httpx2.ReadError("cut"),
+        503,
+        b"id: 2\n" + NOTE,
+        405,
+    )
+    async with listening(server) as client:
+        for _ in range(3):
+            assert (await client.receive()).message == Notification("n")
+        await trio.sleep(60)
+    assert [last for _, last, _ in server.asked] == [None, "1", "1", "1", "1", "2"]
+    assert server.asked[1][2] - server.asked[0][2] == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("status", [400, 404, 405])
+async def test_a_server_without_such_a_stream_is_not_asked_again(autojump_clock, status):
+    server = Server(status)
+    async with listening(server):
+        await trio.sleep(1000)
+    assert len(server.asked) == 1
+
+
+async def test_a_stream_that_ends_at_once_again_and_again_is_given_up(autojump_clock):
+    server = Server(b"")
+    async with listening(server):
+        await trio.sleep(1000)
+    assert len(server.asked) == 5
