@@ -43,10 +43,11 @@ def rows(figures: Figures, count: int) -> list[str]:
         f"1/{load[1] / middle(changed, 1):,.0f}",
         f"{1e3 * max(figures['pauses']):.1f} ms",
         f"{1e3 * middle(figures['idle'], 1):.2f} ms",
+        f"{1e6 * figures['cut']:.0f} µs",
         f"{1e3 * middle(figures['page'], 1):.2f} ms",
         f"{figures['walk'][0][1]:.2f} s",
         f"{figures['walk'][1][1]:.2f} s",
-        f"{figures['held'] / count / 1024:.1f} KiB",
+        f"{figures['held'] / count / 1024:.1f} KiB" if count >= 1_000 else "-",
     ]
 
 
@@ -60,7 +61,8 @@ HEADS = (
     "of a load",
     "one changed, longest pause",
     "nothing changed, processor",
-    "a page of 200, processor",
+    "a page of 200, found by the server",
+    "a page of 200, server and client",
     "first walk, processor",
     "second walk, processor",
     "memory each",

@@ -26,10 +26,12 @@ from mcp_trio.cli import collector
 from mcp_trio.cli.demo import CREATE_LEAD, GET_PROFILE, LIST_ITEMS
 from mcp_trio.client.client import MCPClient
 from mcp_trio.config import make_connections
+from mcp_trio.engine.paging import CursorKey
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
-from mcp_trio.runtime.http_connection import HttpSection
-from mcp_trio.wire import JSONObject
+from mcp_trio.runtime.http_sections import HttpSection
+from mcp_trio.server.shelf import page_of
+from mcp_trio.wire import REVISIONS, JSONObject
 
 BATCH = 10_000
 TICK = 0.001
@@ -151,7 +153,17 @@ class Bench:
             first = await timed(lambda: page(client))
             pages = [await timed(lambda: page(client)) for _ in range(rounds)]
             walks = [await timed(lambda: walk(client, self.count)) for _ in range(2)]
-        return {"first_page": first, "page": pages, "walk": walks}
+        return {"first_page": first, "page": pages, "walk": walks, "cut": self.cut(1000)}
+
+    def cut(self, rounds: int) -> float:
+        """The time in which the server alone finds a page by its cursor."""
+        key, shelf = CursorKey(bytes(32)), self.server.tools
+        places = [key.make(shelf.listing.revision, n * 200 % self.count) for n in range(rounds)]
+        used = time.process_time()
+        for place in places:
+            listing, start = shelf.place(place, key)
+            page_of(listing, start, 200, REVISIONS[0], key)
+        return (time.process_time() - used) / rounds
 
 
 async def main(count: int, rounds: int) -> None:

@@ -11,13 +11,15 @@ import gc
 
 import trio
 
-THRESHOLDS = (20_000, 20, 20)
-"""Rarer rounds than Python's own (700, 10, 10), which while loading take longer than the load."""
+LOADING = (20_000, 20, 100_000)
+"""Of objects allocated, and of rounds. Python's own are 700, 10 and 10, with which the rounds take
+longer than the loading; the last number keeps full rounds away meanwhile."""
+SERVING = (20_000, 20, 20)
 
 
 def relax() -> None:
-    """Make the rounds rarer from now on."""
-    gc.set_threshold(*THRESHOLDS)
+    """Keep full rounds away until a catalog is loaded; see `settle`."""
+    gc.set_threshold(*LOADING)
 
 
 async def settle(loaded: trio.Event) -> None:
@@ -25,3 +27,4 @@ async def settle(loaded: trio.Event) -> None:
     await loaded.wait()
     gc.collect(1)  # what is young and dead should not be kept for good
     gc.freeze()
+    gc.set_threshold(*SERVING)
