@@ -20,6 +20,7 @@ from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.cli import collector
 from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
+from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.admin import AdminApp, Document
@@ -67,6 +68,8 @@ def serve(
         raise click.UsageError("give either a CONFIG file or --demo")
     configure_logging(level=log_level)
     collector.relax()
+    # There is something to close from now on.
+    raise_again()
     try:
         if config is None:
             trio.run(_serve_demo, _overridden(DEMO_SETTINGS, host, port, admin_port))
@@ -222,3 +225,7 @@ def curl_line(url: str) -> str:
     }
     fields = " ".join(f"-H '{name}: {value}'" for name, value in headers.items())
     return f"curl -s {url} {fields} -d '{json.dumps(body, separators=(',', ':'))}'"
+
+
+COMMANDS = {"serve": serve}
+"""By name."""
