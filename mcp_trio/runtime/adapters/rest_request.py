@@ -33,7 +33,7 @@ from mcp_trio.wire import JSONObject
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _COOKIE_VALUE = re.compile(r"[\x21\x23-\x2B\x2D-\x3A\x3C-\x5B\x5D-\x7E]*")
-_PROTECTED = frozenset(
+PROTECTED_HEADERS = frozenset(
     {
         "accept-encoding",
         "authorization",
@@ -277,7 +277,7 @@ def _check_names(
 def _check_header(name: str, connection: HttpConnection, place: str) -> None:
     if _HEADER_NAME.fullmatch(name) is None:
         raise OperationError("is not the name of a header", place=place)
-    if name.lower() in _PROTECTED or name.lower() in connection.header_names:
+    if name.lower() in PROTECTED_HEADERS or name.lower() in connection.header_names:
         raise OperationError("this header is not for an operation to set", place=place)
 
 
