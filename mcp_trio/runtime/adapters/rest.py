@@ -70,7 +70,7 @@ def _answer(reply: Reply) -> Answer:
     return Answer(
         ok=reply.ok,
         body=body,
-        content=_content(reply.content_type, body),
+        content=_content(reply.content_type, body) if reply.ok else None,
         status=reply.status,
         headers=reply.headers,
         retry_after=reply.retry_after,

@@ -166,6 +166,9 @@ def compile_request(
         )
     if "body" in mapping and content_type == "none":
         raise OperationError("there is a body, but content_type is none", place="target")
+    media_type = cast("str | None", target.get("media_type"))
+    if (content_type == "multipart") != (media_type or content_type).startswith("multipart"):
+        raise OperationError("does not belong to this content_type", place="target.media_type")
     if content_type == "xml":
         try:
             check_tree(mapping.get("body"))
@@ -189,7 +192,7 @@ def compile_request(
         if "body" in mapping
         else None,
         accept=_ACCEPT.get(content_type, "application/json"),
-        media_type=cast("str | None", target.get("media_type")),
+        media_type=media_type,
         styles=_styles(operation, mapping),
         request_bytes=settings.request_bytes,
         key_header=key_header.lower() if key_header else None,
