@@ -14,10 +14,11 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import TransportClosedError, TransportError, UnauthorizedError
+from mcp_trio.errors import TransportError, UnauthorizedError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.sse import EventTooLargeError, ServerEvent, SSEDecoder
 from mcp_trio.jsonrpc import codec
+from mcp_trio.transports.posts import Posts
 from mcp_trio.wire.basic import RequestId
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -48,6 +49,7 @@ class HTTPSSETransport:
         self._endpoint: str | None = None
         self._failure = "the server has closed the stream"
         self._closing = trio.Event()
+        self._posts = Posts()
 
     async def pump(self) -> None:
         """Read the stream until it ends or the transport is closed."""
@@ -84,6 +86,8 @@ class HTTPSSETransport:
                     async for chunk in chunks:
                         for event in decoder.receive(chunk):
                             await self._take(event)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            pass  # closed by us while a message came in
         except UnauthorizedError as error:
             self._fail(error.message)
         except (httpx2.HTTPError, EventTooLargeError, _ForeignEndpointError) as error:
@@ -111,15 +115,15 @@ class HTTPSSETransport:
         """
         body = codec.encode(envelope.message)
         await self._opened.wait()
-        if self._closing.is_set():
-            raise TransportClosedError("the transport is closed")
-        if self._endpoint is None:
-            raise TransportError(self._failure)
         headers = {**(envelope.headers or {}), "content-type": JSON}
-        try:
-            response = await self._client.post(self._endpoint, content=body, headers=headers)
-        except httpx2.HTTPError as error:
-            raise TransportError(f"POST failed: {type(error).__name__} {error}".rstrip()) from error
+        with self._posts.one():
+            if self._endpoint is None:
+                raise TransportError(self._failure)
+            try:
+                response = await self._client.post(self._endpoint, content=body, headers=headers)
+            except httpx2.HTTPError as error:
+                reason = f"POST failed: {type(error).__name__} {error}".rstrip()
+                raise TransportError(reason) from error
         if not response.is_success:
             raise TransportError(f"the server answered {response.status_code} to a message")
 
@@ -137,6 +141,7 @@ class HTTPSSETransport:
     async def aclose(self) -> None:
         """Close the stream, and with it the session."""
         self._closing.set()
+        self._posts.close()
         self._opened.set()
         self._arrived.close()
         self._incoming.close()

@@ -14,12 +14,13 @@ import httpx2
 import trio
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import TransportClosedError, TransportError, UnauthorizedError
+from mcp_trio.errors import TransportError, UnauthorizedError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.headers import LAST_EVENT_ID, METHOD, SESSION_ID
 from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Malformed, Message, Request, Result
+from mcp_trio.transports.posts import Posts
 from mcp_trio.wire.basic import RequestId
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -56,6 +57,7 @@ class StreamableHTTPTransport:
         self._nursery: trio.Nursery | None = None
         self._pumping = trio.Event()
         self._closing = trio.Event()
+        self._posts = Posts()
         self._requests: dict[RequestId, trio.CancelScope] = {}
         self._stream: trio.CancelScope | None = None
         self._alone = False
@@ -70,8 +72,11 @@ class StreamableHTTPTransport:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._pumping.set()
-            await self._closing.wait()
-            nursery.cancel_scope.cancel()
+            try:
+                await self._closing.wait()
+            finally:
+                self._nursery = None  # which takes no more tasks soon
+                nursery.cancel_scope.cancel()
 
     async def send(self, envelope: Envelope) -> None:
         """Send one message. A request returns at once, its answer is received later.
@@ -80,22 +85,26 @@ class StreamableHTTPTransport:
             TransportClosedError: closed.
             TransportError: the server cannot be reached or refuses a notification.
         """
-        await self._pumping.wait()
-        if self._closing.is_set() or self._nursery is None:
-            raise TransportClosedError("the transport is closed")
         body = codec.encode(envelope.message)
-        headers = self._headers(dict(envelope.headers or {}))
-        self._alone = METHOD in headers
-        if isinstance(envelope.message, Request):
-            scope = self._requests[envelope.message.id] = trio.CancelScope()
-            self._nursery.start_soon(self._request, envelope.message.id, body, headers, scope)
-            return
-        try:
-            response = await self._client.post(self._url, content=body, headers=headers)
-        except httpx2.HTTPError as error:
-            raise TransportError(f"POST failed: {error}") from error
+        await self._pumping.wait()
+        with self._posts.one():
+            headers = self._headers(dict(envelope.headers or {}))
+            self._alone = METHOD in headers
+            if isinstance(envelope.message, Request):
+                self._start(envelope.message.id, body, headers)
+                return
+            try:
+                response = await self._client.post(self._url, content=body, headers=headers)
+            except httpx2.HTTPError as error:
+                raise TransportError(f"POST failed: {error}") from error
         if response.status_code >= 400:
             raise TransportError(f"the server answered {response.status_code} to a notification")
+
+    def _start(self, id_: RequestId, body: bytes, headers: dict[str, str]) -> None:
+        if self._nursery is None:
+            raise TransportError("the session that sent this is ending")
+        scope = self._requests[id_] = trio.CancelScope()
+        self._nursery.start_soon(self._request, id_, body, headers, scope)
 
     def _headers(self, extra: dict[str, str]) -> dict[str, str]:
         extra["accept"] = f"{JSON}, {EVENT_STREAM}"
@@ -277,6 +286,8 @@ class StreamableHTTPTransport:
         if self._closing.is_set():
             return
         self._closing.set()
+        self._pumping.set()
+        self._posts.close()
         if self._nursery is not None:
             # Before the channel closes: an answer that comes just now finds its task cancelled.
             self._nursery.cancel_scope.cancel()

@@ -224,6 +224,13 @@ async def test_a_picture_or_sound_is_what_it_is(bench, upstream, kind, block):
     assert content.mime_type == kind
 
 
+async def test_a_picture_that_is_mapped_is_not_shown_twice(bench, upstream):
+    upstream.says(b"GIF", kind="image/gif")
+    block = {"kind": "image", "data": "=body", "mime_type": '=headers."content-type"'}
+    result = await bench.call(output_mapping={"content": [block]})
+    assert [(block.data, block.mime_type) for block in result.content] == [("R0lG", "image/gif")]
+
+
 @pytest.mark.parametrize("kind", ["application/octet-stream", "application/pdf", "image/svg+xml"])
 async def test_bytes_reach_mappings_as_base64_with_their_type(bench, upstream, kind):
     upstream.says(b"\x00\xff<", kind=kind)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import attrs
+
 from mcp_trio.catalog.operation import Operation
 from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer, Call, Plan, Send
 from mcp_trio.runtime.adapters.http_bodies import decode
@@ -20,6 +22,29 @@ from mcp_trio.runtime.policies import Settings
 from mcp_trio.wire import AudioContent, ContentBlock, ImageContent
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Compiled:
+    """A rest operation, ready to be called. Immutable."""
+
+    template: RequestTemplate
+    connection: HttpConnection
+    settings: Settings
+    shows: bool
+    """Whether a picture or a sound is shown as such; not if the mapping makes blocks itself."""
+
+    def answer(self, reply: Reply) -> Answer:
+        body = decode(reply)
+        content = _content(reply.content_type, body) if reply.ok else None
+        return Answer(
+            ok=reply.ok,
+            body=body,
+            content=content if self.shows or content is None else [],
+            status=reply.status,
+            headers=reply.headers,
+            retry_after=reply.retry_after,
+        )
 
 
 class RestAdapter:
@@ -41,40 +66,28 @@ class RestAdapter:
         """
         if not isinstance(connection, HttpConnection):  # pragma: no cover  # the contract
             raise TypeError("a rest operation needs an HTTP connection")
-        template = compile_request(operation, connection, settings)
+        compiled = _Compiled(
+            template=compile_request(operation, connection, settings),
+            connection=connection,
+            settings=settings,
+            shows="content" not in operation.output_mapping,
+        )
         return Plan(
-            prepare=partial(self._prepare, template, connection, settings),
-            reads=template.reads,
-            idempotent=template.method in _SAFE,
+            prepare=partial(self._prepare, compiled),
+            reads=compiled.template.reads,
+            idempotent=compiled.template.method in _SAFE,
         )
 
-    def _prepare(
-        self,
-        template: RequestTemplate,
-        connection: HttpConnection,
-        settings: Settings,
-        context: Mapping[str, object],
-        call: Call,
-    ) -> Send:
-        request = template.fill(context)
-        exchange = exchange_for(self._connections, connection, settings, call.principal)
-        return partial(_send, exchange, request)
+    def _prepare(self, compiled: _Compiled, context: Mapping[str, object], call: Call) -> Send:
+        request = compiled.template.fill(context)
+        exchange = exchange_for(
+            self._connections, compiled.connection, compiled.settings, call.principal
+        )
+        return partial(_send, compiled, exchange, request)
 
 
-async def _send(exchange: Exchange, request: HttpRequest) -> Answer:
-    return _answer(await exchange.ask(request))
-
-
-def _answer(reply: Reply) -> Answer:
-    body = decode(reply)
-    return Answer(
-        ok=reply.ok,
-        body=body,
-        content=_content(reply.content_type, body) if reply.ok else None,
-        status=reply.status,
-        headers=reply.headers,
-        retry_after=reply.retry_after,
-    )
+async def _send(compiled: _Compiled, exchange: Exchange, request: HttpRequest) -> Answer:
+    return compiled.answer(await exchange.ask(request))
 
 
 def _content(kind: str, body: object) -> list[ContentBlock] | None:
