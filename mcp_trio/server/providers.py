@@ -57,6 +57,15 @@ class ToolSet:
 class ProviderHost(Protocol):
     """What a provider may ask of the server that took it in."""
 
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """The server's own rules; None if it has none.
+
+        They have been asked about the call that runs. A provider that calls one tool for another
+        asks them about that one.
+        """
+        ...
+
     def owns(self, name: str, /) -> bool:
         """Tell whether the name is taken by somebody else than this provider."""
         ...

@@ -21,6 +21,7 @@ from mcp_trio.errors import DuplicateRegistrationError, InvalidParamsError, NotF
 from mcp_trio.events import Event
 from mcp_trio.server.listing import Listed, Listing
 from mcp_trio.server.providers import ToolEntry, ToolProvider
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import Revision
 
 KEPT_LISTINGS = 3
@@ -178,16 +179,21 @@ class ToolShelf(Shelf[ToolEntry]):
     """The tools: those of the program, then each provider's."""
 
     def __init__(
-        self, changed: Callable[[Notice], None], emit: Callable[[Event], None] = lambda _event: None
+        self,
+        changed: Callable[[Notice], None],
+        emit: Callable[[Event], None] = lambda _event: None,
+        authorizer: Callable[[], Authorizer | None] = lambda: None,
     ) -> None:
         """Make an empty one.
 
         Args:
             changed: told of each new listing, synchronously.
             emit: told what providers have to tell observers.
+            authorizer: gives the server's own rules.
         """
         super().__init__("tool", changed)
         self._emit = emit
+        self._authorizer = authorizer
         self.providers: list[ToolProvider] = []
 
     @property
@@ -202,6 +208,7 @@ class ToolShelf(Shelf[ToolEntry]):
                 owns=lambda name: self._owned_beside(provider, name),
                 changed=self.renew,
                 emit=self._emit,
+                rules=self._authorizer,
             )
         )
         self.providers.append(provider)
@@ -239,6 +246,11 @@ class _Host:
     owns: Callable[[str], bool]
     changed: Callable[[], None]
     emit: Callable[[Event], None]
+    rules: Callable[[], Authorizer | None]
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        return self.rules()
 
 
 _LISTS = {"tool": "tools", "prompt": "prompts", "resource": "resources", "template": "resources"}
