@@ -93,6 +93,13 @@ class Operation:
         """The view this was parsed from, key by key."""
         return {key: getattr(self, key) for key in VIEW_KEYS}
 
+    @property
+    def audience(self) -> tuple[str, ...]:
+        """The scopes without which it is neither listed nor called, sorted."""
+        return tuple(
+            sorted(set(cast("list[str]", self.execution_config.get("required_scopes", []))))
+        )
+
     def to_tool(self) -> Tool:
         """The listed side: what a client sees, and all that a `list_changed` is about."""
         said = self.tool_description
