@@ -294,7 +294,7 @@ _TARGETS: dict[str, Check] = {
     ),
     "graphql": _object(
         {"connection": _string, "document": _string},
-        {"path": _rest_path, "operation_name": _string},
+        {"path": _rest_path, "operation_name": _string, "schema": _string},
     ),
     "grpc": _object(
         {"connection": _string, "service": _string, "method": _string, "descriptor": _anything}

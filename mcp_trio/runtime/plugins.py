@@ -26,6 +26,7 @@ from mcp_trio.runtime.adapters.base import Adapter
 from mcp_trio.runtime.connections import Connections, ConnectionSection
 
 ADAPTERS: Mapping[str, str] = {
+    "graphql": "mcp_trio.runtime.adapters.graphql:GraphqlAdapter",
     "rest": "mcp_trio.runtime.adapters.rest:RestAdapter",
     "sql": "mcp_trio.runtime.adapters.sql:SqlAdapter",
     "static": "mcp_trio.runtime.adapters.static:StaticAdapter",
