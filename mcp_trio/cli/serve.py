@@ -20,6 +20,7 @@ from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.catalog.searching import SearchableTools
 from mcp_trio.catalog.toolsets import Fan
+from mcp_trio.cli import collector
 from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
 from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
@@ -70,6 +71,7 @@ def serve(
     if demo == (config is not None):
         raise click.UsageError("give either a CONFIG file or --demo")
     configure_logging(level=log_level)
+    collector.relax()
     # There is something to close from now on.
     raise_again()
     try:
@@ -172,6 +174,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
     toolsets = _offer(server, actor, settings, folder)
     async with connections, trio.open_nursery() as nursery:
         await nursery.start(actor.run)
+        nursery.start_soon(collector.settle, actor.ready)
         notes = [note] if note else []
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.

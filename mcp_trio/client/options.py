@@ -97,6 +97,13 @@ class ClientOptions:
     """Makes the HTTP client of a line, which closes it: for certificates, proxies and guards of
     one's own. It is given what authorizes, and wants no read timeout."""
 
+    def __attrs_post_init__(self) -> None:
+        """Raise `ConfigurationError` for times that are none."""
+        if math.isnan(self.probe_timeout) or (
+            not isinstance(self.timeout, TimeLimit) and math.isnan(self.timeout)
+        ):
+            raise ConfigurationError("timeout and probe_timeout are numbers of seconds, not nan")
+
     @property
     def opening_timeout(self) -> float:
         """Seconds to wait for each answer while connecting."""

@@ -26,6 +26,7 @@ from mcp_trio.runtime.adapters.base import Adapter
 from mcp_trio.runtime.connections import Connections, ConnectionSection
 
 ADAPTERS: Mapping[str, str] = {
+    "graphql": "mcp_trio.runtime.adapters.graphql:GraphqlAdapter",
     "mcp": "mcp_trio.runtime.adapters.mcp:McpAdapter",
     "rest": "mcp_trio.runtime.adapters.rest:RestAdapter",
     "sql": "mcp_trio.runtime.adapters.sql:SqlAdapter",

@@ -52,6 +52,8 @@ class ToolSet:
     """Changes exactly when what is listed changes, or for whom."""
     entries: Mapping[str, ToolEntry]
     """By name, in listing order."""
+    guarded: bool | None = None
+    """Whether some entries have an authorizer; None to have all of them looked at."""
 
 
 class ProviderHost(Protocol):

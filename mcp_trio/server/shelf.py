@@ -112,9 +112,13 @@ class Shelf(Generic[E]):
         """The revision and entries of everybody who contributes."""
         return [(self._stamp, self._own)]
 
+    def guarded(self) -> bool | None:
+        """Whether some entries are not for everybody; None if that is not known without looking."""
+        return None
+
     def renew(self) -> None:
         """Make the listing anew; tell of it if it is another one."""
-        listing = Listing(self.contributions(), self.kind)
+        listing = Listing(self.contributions(), self.kind, guarded=self.guarded())
         if listing.revision != self.listing.revision:
             self._listings = [listing, *self._listings[: KEPT_LISTINGS - 1]]
             self._changed(self._notice)
@@ -224,6 +228,13 @@ class ToolShelf(Shelf[ToolEntry]):
         """The program's own tools, then each provider's."""
         sets = [provider.tools for provider in self.providers]
         return [*super().contributions(), *((tools.revision, tools.entries) for tools in sets)]
+
+    def guarded(self) -> bool | None:
+        """Whether some tools are not for everybody, as far as the providers know of theirs."""
+        if any(entry.authorize is not None for entry in self._own.values()):
+            return True
+        known = [provider.tools.guarded for provider in self.providers]
+        return None if None in known else any(known)
 
     def find(self, name: str) -> ToolEntry | None:
         """The entry that runs a call now; the call keeps it.

@@ -19,7 +19,7 @@ from mcp_trio.authoring.imports import (
 from mcp_trio.authoring.openapi.parts import Body, Parameter, Part
 from mcp_trio.authoring.openapi.references import References, Spot
 from mcp_trio.authoring.openapi.schemas import SchemaWriter
-from mcp_trio.runtime.adapters.rest_request import PROTECTED_HEADERS
+from mcp_trio.runtime.adapters.http_headers import PROTECTED_HEADERS
 from mcp_trio.wire import JSONObject
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
