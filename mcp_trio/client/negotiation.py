@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, cast, runtime_checkable
 
 import attrs
+import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.client.options import ClientOptions
@@ -25,7 +26,13 @@ from mcp_trio.eras.negotiate import (
     supported_by,
 )
 from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
-from mcp_trio.errors import MCPError, TransportError, UnauthorizedError, VersionMismatchError
+from mcp_trio.errors import (
+    MCPError,
+    RequestTimeoutError,
+    TransportError,
+    UnauthorizedError,
+    VersionMismatchError,
+)
 from mcp_trio.framing.param_headers import ParamHeader
 from mcp_trio.jsonrpc.messages import Notification
 from mcp_trio.session.session import Dispatcher
@@ -52,6 +59,7 @@ class Listening(Protocol):
 
     session_id: str | None
     status: int | None
+    expired: bool
 
     async def listen(self, headers: dict[str, str]) -> None:
         """Open that stream."""
@@ -185,7 +193,10 @@ class Negotiation:
             raise nothing_common(self.options.revisions, [found.protocol_version])
         stamp = session.stamp = HandshakeStamp(revision)
         initialized = Notification("notifications/initialized")
-        await session.notify(initialized.method)
+        with trio.move_on_after(self.options.opening_timeout) as limit:
+            await session.notify(initialized.method)
+        if limit.cancelled_caught:
+            raise RequestTimeoutError(f"the server did not take {initialized.method} in time")
         if isinstance(transport, Listening) and transport.session_id is not None:
             await transport.listen(stamp.headers(initialized))
         return Agreed(

@@ -33,6 +33,8 @@ KEEP_ALIVE = 3.0
 """Seconds that a connection is kept for the next message. Node, uvicorn and Hypercorn close one
 after five: with as much here, a message could meet the end of its connection, and nobody may
 say whether it was read."""
+SESSIONS = 5
+"""Sessions in a row, each shorter than a minute, that an HTTP server may forget."""
 _HTTP = frozenset({"http", "https"})
 _HOSTED = {"http": 80, "https": 443, "ws": 80, "wss": 443, "tcp": None}
 """Schemes with a host, and the port that goes without saying."""
@@ -123,8 +125,10 @@ class Lines:
 
     @property
     def restarts(self) -> int:
-        """Times in a row that a line which broke is opened again."""
-        return self._target.restarts if isinstance(self._target, Command) else 0
+        """Times in a row that a line is opened again: to a program, or for another session."""
+        if isinstance(self._target, Command):
+            return self._target.restarts
+        return SESSIONS if self.older else 0
 
     @contextlib.asynccontextmanager
     async def open(self, *, older: bool = False) -> AsyncGenerator[Transport, None]:
@@ -142,8 +146,7 @@ class Lines:
             match self._target:
                 case str() as url:
                     if self.older:
-                        auth = None if self._auth is None else self._auth.bind(url)
-                        yield await _open_http(url, exits, auth, older=older)
+                        yield await _open_http(url, exits, self._auth, older=older)
                     else:
                         yield await _open_url(url, exits)
                 case Command() as command:
@@ -192,16 +195,19 @@ async def _open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
 
 
 async def _open_http(
-    url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
+    url: str, exits: contextlib.AsyncExitStack, auth: Authorization | None, *, older: bool
 ) -> Transport:
-    client = await exits.enter_async_context(_http_client(auth))
+    from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT  # noqa: PLC0415 - on demand
+
+    client = await exits.enter_async_context(_http_client(None if auth is None else auth.bind(url)))
+    patience = NOTICE_TIMEOUT + (0.0 if auth is None else auth.patience)
     if older:
         from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
 
-        return HTTPSSETransport(url, client)
+        return HTTPSSETransport(url, client, notice_timeout=patience)
     from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
 
-    return StreamableHTTPTransport(url, client)
+    return StreamableHTTPTransport(url, client, notice_timeout=patience)
 
 
 def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:

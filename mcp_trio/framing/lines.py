@@ -6,9 +6,13 @@ A carriage return before the line feed is dropped on the way in and never writte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import attrs
+
+END = 1024
+"""Bytes that are kept of either end of an oversized line."""
 
 
 @attrs.frozen
@@ -16,19 +20,41 @@ class Oversized:
     """A line longer than allowed. Its bytes are gone; the next line is read as usual."""
 
     limit: int
+    head: bytes = attrs.field(default=b"", eq=False)
+    """Its first bytes."""
+
+
+@attrs.frozen
+class Skipped:
+    """The end of an oversized line."""
+
+    tail: bytes = attrs.field(default=b"", eq=False)
+    """Its last bytes."""
+
+
+class EndlessLineError(ValueError):
+    """A line has grown beyond all patience; nothing that follows can be read."""
 
 
 class LineDecoder:
     """Cuts a byte stream into lines. Memory is bounded by the limit, in bytes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, endless: float = math.inf) -> None:
         self.limit = limit
+        self.endless = endless
+        """Bytes of one line after which it is given up that it will end."""
         self._buffer = bytearray()
         self._scanned = 0
         self._skipping = False
+        self._skipped = 0
+        self._tail = b""
 
-    def receive(self, data: bytes | bytearray) -> Iterator[bytes | Oversized]:
-        """Take bytes, give the lines they complete. Empty lines are dropped."""
+    def receive(self, data: bytes | bytearray) -> Iterator[bytes | Oversized | Skipped]:
+        """Take bytes, give the lines they complete. Empty lines are dropped.
+
+        Raises:
+            EndlessLineError: a line does not end.
+        """
         self._buffer += data
         while (end := self._buffer.find(b"\n", self._scanned)) >= 0:
             line = bytes(self._buffer[:end])
@@ -36,20 +62,30 @@ class LineDecoder:
             self._scanned = 0
             if self._skipping:
                 self._skipping = False
-                continue
-            if len(line) > self.limit:
-                yield Oversized(self.limit)
+                yield Skipped((self._tail + line)[-END:])
+            elif len(line) > self.limit:
+                yield Oversized(self.limit, line[:END])
+                yield Skipped(line[-END:])
             elif stripped := line.removesuffix(b"\r"):
                 yield stripped
         self._scanned = len(self._buffer)
         if self._skipping:
-            self._buffer.clear()
-            self._scanned = 0
+            self._skip()
         elif self._scanned > self.limit:
             self._skipping = True
-            self._buffer.clear()
-            self._scanned = 0
-            yield Oversized(self.limit)
+            self._skipped = 0
+            self._tail = b""
+            head = bytes(self._buffer[:END])
+            self._skip()
+            yield Oversized(self.limit, head)
+
+    def _skip(self) -> None:
+        self._skipped += len(self._buffer)
+        self._tail = (self._tail + self._buffer[-END:])[-END:]
+        self._buffer.clear()
+        self._scanned = 0
+        if self._skipped > self.endless:
+            raise EndlessLineError(f"a line did not end within {self._skipped} bytes")
 
     def end(self) -> bytes | None:
         """Give what stood after the last line feed when the stream ended."""

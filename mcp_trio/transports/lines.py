@@ -16,8 +16,8 @@ import trio.abc
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import INVALID_REQUEST, ErrorCode, TransportError
-from mcp_trio.framing.lines import LineDecoder, Oversized
-from mcp_trio.jsonrpc import codec
+from mcp_trio.framing.lines import EndlessLineError, LineDecoder, Oversized, Skipped
+from mcp_trio.jsonrpc import codec, glimpse
 from mcp_trio.jsonrpc.messages import Error, Malformed, Message
 from mcp_trio.transports.outbox import MAX_BUFFER, Outbox
 from mcp_trio.wire.basic import RequestId
@@ -25,6 +25,8 @@ from mcp_trio.wire.basic import RequestId
 logger = logging.getLogger("mcp_trio.transports")
 
 MAX_LINE = 16 * 1024 * 1024
+ENDLESS = 1024 * 1024 * 1024
+"""Bytes of a line that is too long after which nobody waits for its end any more."""
 CHUNK = 65536
 
 
@@ -45,16 +47,20 @@ class LineTransport:
         Args:
             incoming: where the peer's lines come from.
             outgoing: where ours go.
-            max_line: bytes; a longer line is skipped and answered with an error.
+            max_line: bytes; a longer line is skipped and answered with an error. If it was an
+                answer itself, the call fails that it belongs to, as far as that can be told.
             max_buffer: bytes that may wait for a peer that reads slowly; then senders wait.
             only_our_protocol: end the line when the first thing on it is no message. Behind
                 a TCP port that keeps out web pages, whose requests could carry messages.
         """
         self._incoming = incoming
         self._outgoing = outgoing
-        self._decoder = LineDecoder(max_line)
-        self._lines: deque[bytes | Oversized] = deque()
+        self._decoder = LineDecoder(max_line, endless=ENDLESS)
+        self._lines: deque[bytes | Oversized | Skipped] = deque()
+        self._whose = glimpse.Glimpse()
+        """Whose line it is that is being skipped."""
         self._ended = False
+        self._why = ""
         self._doubtful = only_our_protocol
         self._outbox = Outbox(max_buffer)
 
@@ -70,34 +76,60 @@ class LineTransport:
         await self._outgoing.send_all(b"".join(lines))
 
     async def receive(self) -> Envelope:
-        """Wait for a line. Lines that are no message come as `Malformed`."""
-        while not self._lines:
-            if self._ended:
-                raise trio.EndOfChannel
-            try:
-                data = await self._incoming.receive_some(CHUNK)
-            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-                data = b""
-            if data:
-                self._lines.extend(self._decoder.receive(data))
-                continue
-            self._ended = True
-            # A last line without its line feed is still a line.
-            if (rest := self._decoder.end()) is not None:
-                self._lines.append(rest)
-        message = self._read(self._lines.popleft())
+        """Wait for a line. Lines that are no message come as `Malformed`.
+
+        Raises:
+            trio.EndOfChannel: the peer has closed the line, or says one that has no end.
+        """
+        while True:
+            while not self._lines:
+                if self._ended:
+                    raise trio.EndOfChannel(self._why)
+                await self._receive_lines()
+            message = self._read(self._lines.popleft())
+            if message is not None:
+                break
         if self._doubtful and isinstance(message, Malformed):
             self._ended = True
             self._lines.clear()
         self._doubtful = False
         return Envelope(message)
 
-    def _read(self, line: bytes | Oversized) -> Message:
-        if isinstance(line, Oversized):
-            reason = f"Invalid request: a line is longer than {line.limit} bytes"
-            data = {"code": ErrorCode.PROTOCOL_INVALID.value}
-            return Malformed(reason, Error(None, INVALID_REQUEST, reason, data))
-        return codec.decode(line)
+    async def _receive_lines(self) -> None:
+        try:
+            data = await self._incoming.receive_some(CHUNK)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            data = b""
+        if data:
+            try:
+                self._lines.extend(self._decoder.receive(data))
+            except EndlessLineError as error:
+                self._ended, self._why = True, str(error)
+            return
+        self._ended = True
+        # A last line without its line feed is still a line.
+        if (rest := self._decoder.end()) is not None:
+            self._lines.append(rest)
+
+    def _read(self, line: bytes | Oversized | Skipped) -> Message | None:
+        match line:
+            case Oversized():
+                self._whose = glimpse.begins(line.head)
+                if self._whose.is_answer and self._whose.id is not None:
+                    return self._too_long(self._whose.id)
+                reason = f"Invalid request: a line is longer than {line.limit} bytes"
+                id_ = None if self._whose.is_answer else self._whose.id
+                data = {"code": ErrorCode.PROTOCOL_INVALID.value}
+                return Malformed(reason, Error(id_, INVALID_REQUEST, reason, data))
+            case Skipped():
+                unknown = self._whose.is_answer and self._whose.id is None
+                lost = glimpse.ends(line.tail) if unknown else None
+                return None if lost is None else self._too_long(lost)
+            case _:
+                return codec.decode(line)
+
+    def _too_long(self, lost: RequestId) -> Malformed:
+        return Malformed(f"it is longer than {self._decoder.limit} bytes", None, lost)
 
     def abandon(self, request_id: RequestId) -> bool:  # noqa: ARG002 - the contract
         """Tell nobody: the line is shared, so a notification has to."""
@@ -163,12 +195,12 @@ class ProgramLine(LineTransport):
                 if not _is_noise(envelope.message):
                     return envelope
         except trio.EndOfChannel as end:
-            raise trio.EndOfChannel(await self._fate()) from end
+            raise trio.EndOfChannel(str(end) or await self._fate()) from end
 
-    def _read(self, line: bytes | Oversized) -> Message:
+    def _read(self, line: bytes | Oversized | Skipped) -> Message | None:
         message = super()._read(line)
-        if _is_noise(message):
-            text = message.reason if isinstance(line, Oversized) else line.decode(errors="replace")
+        if message is not None and _is_noise(message):
+            text = line.decode(errors="replace") if isinstance(line, bytes) else message.reason
             self._report(text)
         return message
 

@@ -86,6 +86,8 @@ class WebSocketTransport:
         self._failure: str | None = None
         self._ended = trio.Event()
         """Set when nothing more will be received."""
+        self._why = ""
+        """Why that is so, if it was not this side that closed the connection."""
         self._reading = False
 
     # -- sending -------------------------------------------------------------------
@@ -168,7 +170,7 @@ class WebSocketTransport:
 
         Raises:
             trio.EndOfChannel: the server closed the connection, broke the protocol, sent
-                a binary or an oversized message, or the handshake failed.
+                a binary or an oversized message, or the handshake failed; says which.
         """
         await self._opened.wait()
         while not self._ended.is_set():
@@ -179,7 +181,7 @@ class WebSocketTransport:
             if not self._ended.is_set():
                 await self._receive_events()
         await trio.lowlevel.checkpoint()
-        raise trio.EndOfChannel
+        raise trio.EndOfChannel(self._failure or self._why)
 
     async def _receive_events(self) -> None:
         self._reading = True
@@ -204,6 +206,7 @@ class WebSocketTransport:
             if not self._opened.is_set():
                 self._fail(f"the server answered no WebSocket handshake: {error}")
             else:
+                self._why = self._why or f"the server broke the WebSocket protocol: {error}"
                 self._say_close(1002, "protocol error")
             events.append(CloseConnection(code=1006))
         return events
@@ -222,6 +225,7 @@ class WebSocketTransport:
             case CloseConnection():
                 with contextlib.suppress(LocalProtocolError):
                     self._outbox.offer(self._ws.send(event.response()), last=True)
+                self._why = self._why or _told(event)
                 self._ended.set()
             case _:
                 pass
@@ -240,6 +244,7 @@ class WebSocketTransport:
 
     def _break_off(self, code: int, reason: str) -> None:
         self._parts.clear()
+        self._why = f"the connection was given up: {reason}"
         self._say_close(code, reason)
         self._ended.set()
 
@@ -279,3 +284,11 @@ class WebSocketTransport:
             await self._receive_events()
             while self._events:
                 self._take(self._events.popleft())
+
+
+def _told(event: CloseConnection) -> str:
+    """What a server says on closing, in words."""
+    if event.code in {1005, 1006}:
+        return "the connection ended without a goodbye"
+    said = f": {event.reason:.120}" if event.reason else ""
+    return f"the server closed the connection with {int(event.code)}{said}"

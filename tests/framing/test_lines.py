@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.framing.lines import LineDecoder, Oversized
+from mcp_trio.framing.lines import LineDecoder, Oversized, Skipped
 
 
-def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | Oversized | None]:
+def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | Oversized | Skipped | None]:
     decoder = LineDecoder(limit)
-    found: list[bytes | Oversized | None] = []
+    found: list[bytes | Oversized | Skipped | None] = []
     for chunk in chunks:
         found += decoder.receive(chunk)
     return [*found, decoder.end()]
@@ -45,11 +45,11 @@ def test_what_stands_after_the_last_line_feed_is_given_at_the_end() -> None:
 
 def test_an_oversized_line_is_reported_once_and_the_next_one_is_read() -> None:
     chunks = [b"x" * 60, b"x" * 60, b"x" * 60, b"xx\ngood\n"]
-    assert lines_of(chunks) == [Oversized(100), b"good", None]
+    assert lines_of(chunks) == [Oversized(100), Skipped(), b"good", None]
 
 
 def test_an_oversized_line_in_one_chunk_is_reported_too() -> None:
-    assert lines_of([b"x" * 101 + b"\ngood\n"]) == [Oversized(100), b"good", None]
+    assert lines_of([b"x" * 101 + b"\ngood\n"]) == [Oversized(100), Skipped(), b"good", None]
 
 
 def test_a_line_of_exactly_the_limit_passes() -> None:
