@@ -38,12 +38,13 @@ class Place:
             retry: milliseconds that the server named.
             brought: it did what it was for, an event for example.
         """
+        further = bool(last_id) and last_id != self.last_id
         if last_id is not None:
             self.last_id = last_id or None
         if retry is not None:
             self._wanted = min(max(retry / 1000, SHORTEST_PAUSE), LONGEST_PAUSE)
         # A server that says when to come back means to go on: that is no failure.
-        self.failures = 0 if brought or last_id or retry is not None else self.failures + 1
+        self.failures = 0 if brought or further or retry is not None else self.failures + 1
 
     def pause(self, chance: float) -> float:
         """Seconds to wait before coming back.
