@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.framing.lines import LineDecoder, Oversized, Skipped
+from mcp_trio.framing.lines import END, EndlessLineError, LineDecoder, Oversized, Skipped
 
 
 def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | Oversized | Skipped | None]:
@@ -82,3 +83,44 @@ def test_any_cutting_gives_the_same_lines(
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     chunks = [data[a:b] for a, b in itertools.pairwise(edges)]
     assert lines_of(chunks) == [*lines, None]
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 5000])
+def test_both_ends_of_an_oversized_line_are_kept(size: int) -> None:
+    line = b"head" + b"x" * 5000 + b"tail"
+    data = line + b"\ngood\n"
+    decoder = LineDecoder(2000)
+    found = []
+    for start in range(0, len(data), size):
+        found += decoder.receive(data[start : start + size])
+    over, skipped, good = found
+    assert isinstance(over, Oversized)
+    assert isinstance(skipped, Skipped)
+    assert line.startswith(over.head)
+    assert len(over.head) == END
+    assert line.endswith(skipped.tail)
+    assert len(skipped.tail) == END
+    assert good == b"good"
+
+
+def test_a_line_that_does_not_end_is_given_up_in_the_end() -> None:
+    decoder = LineDecoder(100, endless=1000)
+    found: list[object] = []
+    with pytest.raises(EndlessLineError, match="did not end"):
+        for _ in range(1000):
+            found += decoder.receive(b"x" * 50)
+    assert found == [Oversized(100)]
+
+
+def test_a_gigabyte_without_a_line_feed_costs_no_memory() -> None:
+    piece = b"x" * 1_048_576
+    decoder = LineDecoder(100_000, endless=2**30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(EndlessLineError):
+            for _ in range(1100):
+                list(decoder.receive(piece))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(piece)
