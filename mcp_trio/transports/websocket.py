@@ -15,6 +15,7 @@ import trio
 import trio.abc
 import trio.lowlevel
 from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
 from wsproto.events import (
     AcceptConnection,
     BytesMessage,
@@ -40,6 +41,8 @@ HANDSHAKE_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 2.0
 """Seconds to wait for the server to answer our close."""
 CHUNK = 65536
+NO_GOODBYE = 1006
+"""The code of a connection that ended without one."""
 
 
 class WebSocketTransport:
@@ -193,7 +196,7 @@ class WebSocketTransport:
             self._reading = False
         self._events.extend(self._read(data))
         if not data:
-            self._events.append(CloseConnection(code=1006))
+            self._events.append(CloseConnection(code=NO_GOODBYE))
 
     def _read(self, data: bytes | bytearray) -> Iterable[Event]:
         """Parse bytes; a breach of the protocol becomes the end of the connection."""
@@ -206,9 +209,9 @@ class WebSocketTransport:
             if not self._opened.is_set():
                 self._fail(f"the server answered no WebSocket handshake: {error}")
             else:
-                self._why = self._why or f"the server broke the WebSocket protocol: {error}"
+                self._why = self._why or _broken(error)
                 self._say_close(1002, "protocol error")
-            events.append(CloseConnection(code=1006))
+            events.append(CloseConnection(code=NO_GOODBYE))
         return events
 
     def _take(self, event: Event) -> str | None:
@@ -223,9 +226,11 @@ class WebSocketTransport:
             case BytesMessage():
                 self._break_off(1003, "a message is one text frame, not a binary one")
             case CloseConnection():
+                # What the parser cannot read it reports like a close that never came.
+                unasked = self._ws.state is ConnectionState.OPEN and event.code != NO_GOODBYE
+                self._why = self._why or (_broken(event.reason) if unasked else _told(event))
                 with contextlib.suppress(LocalProtocolError):
                     self._outbox.offer(self._ws.send(event.response()), last=True)
-                self._why = self._why or _told(event)
                 self._ended.set()
             case _:
                 pass
@@ -286,9 +291,13 @@ class WebSocketTransport:
                 self._take(self._events.popleft())
 
 
+def _broken(how: object) -> str:
+    return f"the server broke the WebSocket protocol: {how}"
+
+
 def _told(event: CloseConnection) -> str:
     """What a server says on closing, in words."""
-    if event.code in {1005, 1006}:
+    if event.code == NO_GOODBYE:
         return "the connection ended without a goodbye"
     said = f": {event.reason:.120}" if event.reason else ""
     return f"the server closed the connection with {int(event.code)}{said}"
