@@ -1,14 +1,18 @@
-"""The contracts that users may implement: a transport, and the tools of a server.
+"""The contracts that users may implement: a transport, and a registry of operations.
 
-Protocols only; no behaviour and no trio.
+Protocols and the values they speak in; no behaviour and no trio. `mcp_trio.testing` has a
+battery for each.
 """
 
 from __future__ import annotations
 
+import enum
 from typing import Protocol, runtime_checkable
 
+import attrs
+
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.wire.basic import RequestId
+from mcp_trio.wire.basic import JSONObject, RequestId
 
 
 @runtime_checkable
@@ -60,5 +64,104 @@ class Transport(Protocol):
         """Close the line; what was sent before is still delivered if the peer reads.
 
         Bounded in time. The second call does nothing.
+        """
+        ...
+
+
+class Trouble(enum.StrEnum):
+    """Why a registry could not be read."""
+
+    MISSING = "missing"
+    """Nothing stands at its address."""
+    LOCKED = "locked"
+    """Somebody holds it, longer than the bounded wait."""
+    CHANGING = "changing"
+    """It is being rewritten: no two looks at it agree."""
+    CORRUPT = "corrupt"
+    """It is there and it is not a sound registry."""
+    SCHEMA = "schema"
+    """It is sound, and not laid out as a registry of this format."""
+    TOO_LARGE = "too_large"
+    """It is larger than it may be."""
+    UNREADABLE = "unreadable"
+    """The system refuses: permissions, input and output errors."""
+    UNREACHABLE = "unreachable"
+    """The network, or the server that keeps it, gives no answer in time."""
+    DENIED = "denied"
+    """The server that keeps it does not accept who we are."""
+
+
+class RegistryError(Exception):
+    """The registry could not be read; the catalog keeps what it has and tries again.
+
+    The text is shown to operators and holds no secret.
+    """
+
+    def __init__(self, trouble: Trouble, message: str) -> None:
+        super().__init__(message)
+        self.trouble = trouble
+        """The kind."""
+
+
+@attrs.frozen(kw_only=True)
+class RawEntry:
+    """One published operation as the registry holds it."""
+
+    operation_id: str
+    """Its identity, also when the view cannot be read."""
+    fingerprint: bytes
+    """Differs whenever view or fault differ; lets unchanged entries be skipped."""
+    view: JSONObject | None = None
+    """The view, not judged yet; None when there is a fault."""
+    fault: str | None = None
+    """Why there is no view, such as a column that is not JSON."""
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """What one read found."""
+
+    token: str
+    """The change token this read belongs to."""
+    entries: tuple[RawEntry, ...]
+    """Published entries: all of them in a complete reading, else those changed since."""
+    removed: tuple[str, ...] = ()
+    """Ids that are no longer published; always empty in a complete reading."""
+    complete: bool
+    """True: what is not among `entries` is not published."""
+
+
+@runtime_checkable
+class Registry(Protocol):
+    """A place that keeps published operations.
+
+    It answers two questions: "is anything new?", cheaply, and "what changed since?", at the
+    cost of what changed. It knows lifecycle states; a catalog only ever sees what is
+    published. It judges no view: broken text is handed over as a fault of that one entry.
+
+    One task at a time uses it, the catalog's actor. Every method may raise RegistryError,
+    and may be cancelled; the next call works as if the cancelled one had not been made. No
+    call waits without a bound, and none makes a publisher wait.
+    """
+
+    async def change_token(self) -> str:
+        """Tell the state of the registry by an opaque token.
+
+        Cheap while nothing changes. Equal tokens mean that nothing published has changed.
+        """
+        ...
+
+    async def read(self, since: str | None) -> Reading:
+        """Read what changed since a token, or everything for None.
+
+        What it gives is of one moment, at the time of the call or later. A registry that
+        does not recognise the token answers with a complete reading.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of files and connections, in a bounded time.
+
+        The registry can be used again afterwards. The second call does nothing.
         """
         ...

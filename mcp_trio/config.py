@@ -9,12 +9,11 @@ from __future__ import annotations
 import base64
 import math
 import os
-import ssl
 import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import attrs
 import cattrs
@@ -23,9 +22,9 @@ from mcp_trio.eras.rounds import KEY_BYTES
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving_settings import ServingSettings
-from mcp_trio.network_guard import NetworkPolicy
-from mcp_trio.runtime.connections import Auth, Connection, Timeouts
-from mcp_trio.secrets import Secret
+from mcp_trio.runtime.connections import Connection, ConnectionSection
+from mcp_trio.runtime.plugins import HTTP, connection_section
+from mcp_trio.secrets import SecretSource
 from mcp_trio.server.server import ServerOptions
 
 PROBES = frozenset({"/healthz", "/readyz"})
@@ -154,55 +153,13 @@ class CatalogSection:
 
 
 @attrs.frozen(kw_only=True)
-class AuthSection:
-    """`[connections.NAME.auth]`: how we prove ourselves to an upstream."""
-
-    kind: Literal["none", "bearer", "basic", "header"]
-    """What is sent."""
-    username: str = ""
-    """For basic."""
-    header: str = ""
-    """Name of the header, for header."""
-    secret_env: str | None = None
-    """Environment variable that holds the token, password or value."""
-    secret_file: str | None = None
-    """File that holds it, relative to the settings file; white space around it is dropped."""
-
-
-@attrs.frozen(kw_only=True)
-class ConnectionSection:
-    """`[connections.NAME]`: one upstream that operations may name."""
-
-    base_url: str
-    """Scheme, host and path prefix."""
-    auth: AuthSection | None = None
-    """How we prove ourselves; nothing by default."""
-    headers: dict[str, str] = attrs.field(factory=dict[str, str])
-    """Headers without secrets, sent with every request."""
-    verify_tls: bool = True
-    """Check certificates."""
-    ca_file: str | None = None
-    """Authorities to trust instead of the system's, relative to the settings file."""
-    connect_timeout: float = 5.0
-    """Seconds to connect."""
-    total_timeout: float = 30.0
-    """Seconds for the whole upstream part of a call."""
-    allow_private: bool = False
-    """Let the host resolve to private or loopback addresses. An address, or localhost, that is
-    written into base_url is allowed anyway."""
-    response_bytes: int = 1 << 20
-    """Largest answer."""
-    vars: dict[str, Any] = attrs.field(factory=dict[str, Any])
-    """Values without secrets for mappings."""
-
-
-@attrs.frozen(kw_only=True)
 class Settings:
     """A whole settings file."""
 
     catalog: CatalogSection
     server: ServerSection = attrs.field(factory=ServerSection)
     connections: dict[str, ConnectionSection] = attrs.field(factory=dict[str, ConnectionSection])
+    """By name; the key `kind` of a section chooses its class, `http` if there is none."""
 
 
 def _plain(*kinds: type) -> Any:
@@ -234,6 +191,18 @@ def _converter() -> cattrs.Converter:
         converter.register_structure_hook(kind, _plain(kind))
     converter.register_structure_hook(float, _finite)
     converter.register_structure_hook_func(lambda t: t == list[str], _strings)
+
+    def connection(value: object, _: object) -> object:
+        """Read a section as its kind wants it; the kind itself is read by nobody else."""
+        if not isinstance(value, dict):
+            raise TypeError("must be a table")
+        held = dict(cast("dict[str, object]", value))
+        kind = held.pop("kind", HTTP)
+        if not isinstance(kind, str):
+            raise TypeError("kind must be a string")
+        return converter.structure(held, connection_section(kind))
+
+    converter.register_structure_hook_func(lambda t: t is ConnectionSection, connection)
     return converter
 
 
@@ -308,54 +277,8 @@ def make_connections(
     Raises:
         ConfigurationError: a secret is missing, or a connection cannot be.
     """
-    return [_connection(name, section, folder, environment) for name, section in sections.items()]
-
-
-def _connection(
-    name: str, section: ConnectionSection, folder: Path, environment: Mapping[str, str]
-) -> Connection:
-    return Connection(
-        name=name,
-        base_url=section.base_url,
-        auth=_auth(name, section.auth, folder, environment),
-        headers=cast("dict[str, str | Secret]", section.headers),
-        verify_tls=_authorities(name, folder / section.ca_file)
-        if section.ca_file
-        else section.verify_tls,
-        timeouts=Timeouts(connect=section.connect_timeout, total=section.total_timeout),
-        network=NetworkPolicy(allow_private=section.allow_private),
-        response_bytes=section.response_bytes,
-        vars=section.vars,
-    )
-
-
-def _authorities(name: str, path: Path) -> str:
-    try:
-        ssl.create_default_context(cafile=path)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"connection {name}: cannot use its ca_file {path}") from error
-    return str(path)
-
-
-def _auth(
-    name: str, section: AuthSection | None, folder: Path, environment: Mapping[str, str]
-) -> Auth:
-    if section is None or section.kind == "none":
-        return Auth()
-    if (section.secret_env is None) == (section.secret_file is None):
-        raise ConfigurationError(f"connection {name}: give either secret_env or secret_file")
-    if section.secret_env is not None:
-        value = environment.get(section.secret_env, "")
-        if not value:
-            raise ConfigurationError(f"connection {name}: {section.secret_env} is not set")
-    else:
-        try:
-            value = (folder / cast("str", section.secret_file)).read_text(encoding="utf-8").strip()
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"connection {name}: cannot read its secret_file") from error
-    return Auth(
-        kind=section.kind, secret=Secret(value), username=section.username, header=section.header
-    )
+    source = SecretSource(folder=folder, environment=environment)
+    return [section.connection(name, source) for name, section in sections.items()]
 
 
 def _key(text: str, where: str, folder: Path, environment: Mapping[str, str]) -> bytes:

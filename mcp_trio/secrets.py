@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
+
+import attrs
+
+from mcp_trio.errors import ConfigurationError
 
 MASK = "***"
 SHORTEST = 4
@@ -60,3 +66,31 @@ def mask(text: str, secrets: Iterable[Secret]) -> str:
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, MASK)
     return text
+
+
+@attrs.frozen(kw_only=True)
+class SecretSource:
+    """Where the secrets of settings are: the environment, and files beside the settings."""
+
+    folder: Path
+    """What relative paths are relative to."""
+    environment: Mapping[str, str] = attrs.field(default=os.environ, repr=False)
+
+    def secret(self, whose: str, name: str, *, env: str | None, file: str | None) -> Secret:
+        """Fetch a secret that settings name as `<name>_env` or `<name>_file`.
+
+        Raises:
+            ConfigurationError: neither or both are named, or there is nothing; never tells more.
+        """
+        if (env is None) == (file is None):
+            raise ConfigurationError(f"{whose}: give either {name}_env or {name}_file")
+        if env is not None:
+            value = self.environment.get(env, "")
+            if not value:
+                raise ConfigurationError(f"{whose}: {env} is not set")
+            return Secret(value)
+        try:
+            value = (self.folder / (file or "")).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{whose}: cannot read its {name}_file") from error
+        return Secret(value)

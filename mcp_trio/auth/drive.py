@@ -132,6 +132,7 @@ class Authorizer(httpx2.Auth):
         self._policy = near if is_loopback(self._origin.host) else settings.choices.network
         self._loaded = False
         self._grant: Grant | None = None
+        self._identity = object()
         self._place: Place | None = None
         """Where the present token is from; None after it was loaded."""
         self._trial: Outcome | None = None
@@ -145,6 +146,16 @@ class Authorizer(httpx2.Auth):
 
     def __repr__(self) -> str:
         return f"Authorizer({shown(self._url)!r})"
+
+    @property
+    def identity(self) -> object:
+        """Stands for who asks; another one after each login, since it may be somebody else."""
+        return self._identity
+
+    async def settle(self) -> object:
+        """Find out who asks: whose token is in the store. The `identity` afterwards."""
+        await self._load()
+        return self._identity
 
     # -- requests ------------------------------------------------------------------
 
@@ -233,14 +244,25 @@ class Authorizer(httpx2.Auth):
 
     async def _present(self) -> Grant | None:
         """The token to send, refreshed if its time is over."""
-        if not self._loaded:
-            found = await self._settings.choices.store.load_grant(self._url)
-            # Meanwhile another request may have come further.
-            self._grant = self._grant or found
-            self._loaded = True
+        await self._load()
         if self._place is not None and self._is_old(self._grant):
             await self._alone(self._grant, self._renew_old)
         return None if self._is_old(self._grant) else self._grant
+
+    async def _load(self) -> None:
+        if self._loaded:
+            await trio.lowlevel.checkpoint()
+            return
+        found = await self._settings.choices.store.load_grant(self._url)
+        # Meanwhile another request may have come further.
+        if found is not None and self._grant is None:
+            self._become(found)
+        self._loaded = True
+
+    def _become(self, grant: Grant) -> None:
+        """Take a token that may be somebody else's."""
+        self._grant = grant
+        self._identity = object()
 
     def _is_old(self, grant: Grant | None) -> bool:
         expires_at = None if grant is None else grant.expires_at
@@ -310,7 +332,7 @@ class Authorizer(httpx2.Auth):
             return False
         if seen is not None and stored.access_token == seen.access_token:
             return False
-        self._grant = stored
+        self._become(stored)
         return True
 
     async def _alone(self, seen: Grant | None, work: Callable[[], Awaitable[None]]) -> None:
@@ -347,6 +369,7 @@ class Authorizer(httpx2.Auth):
             else:
                 self._grant, self._place, self._trial = outcome.grant, outcome.place, outcome
                 if not outcome.refreshed:
+                    self._become(outcome.grant)
                     self._asked = outcome.grant.scopes
             with trio.move_on_after(SAVE_TIMEOUT, shield=True):
                 await _kept(self._settings.choices.store.save_grant(self._url, self._grant))

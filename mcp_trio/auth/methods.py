@@ -199,8 +199,8 @@ class BearerToken:
     """A token that the program has already, or gets in a way of its own."""
 
     token: Supply = attrs.field(converter=_hide, repr=False)
-    """The token; a function is called with the server's URL, before each request and once more
-    when the server has refused what it gave."""
+    """The token; a function is called with the server's URL, before each request, once more when
+    the server has refused what it gave, and before an answer that is kept is given."""
     patience: float = attrs.field(default=PROGRAM, kw_only=True)
 
     def bind(self, url: str) -> httpx2.Auth:
@@ -220,6 +220,24 @@ class _Fixed(httpx2.Auth):
             raise ConfigurationError(f"authorization needs an http URL: {shown(url)}") from error
         self._url = url
         self._supply = supply
+        self._newest: Secret | None = None
+        self._identity = object()
+
+    @property
+    def identity(self) -> object:
+        """Stands for who asks; another one with each other token."""
+        return self._identity
+
+    async def settle(self) -> object:
+        """Find out who asks, by asking for the token. The `identity` afterwards."""
+        await self._token()
+        return self._identity
+
+    async def _token(self) -> Secret:
+        token = await self._supply(self._url)
+        if token != self._newest:
+            self._newest, self._identity = token, object()
+        return token
 
     def sync_auth_flow(
         self,
@@ -237,7 +255,7 @@ class _Fixed(httpx2.Auth):
             return
         token: Secret | None = None
         while True:
-            tried, token = token, await self._supply(self._url)
+            tried, token = token, await self._token()
             if token == tried:
                 raise UnauthorizedError("the server refuses the token it is given")
             request.headers["authorization"] = f"Bearer {token.reveal()}"

@@ -16,7 +16,7 @@ from functools import partial
 import attrs
 import trio
 
-from mcp_trio.catalog.registries.base import Reading, Registry, RegistryError
+from mcp_trio.abc import Reading, Registry, RegistryError
 from mcp_trio.catalog.schedule import Schedule, is_stale, is_suspicious
 from mcp_trio.catalog.snapshot import Compiler, Fault, Quarantined, Snapshot, Step
 from mcp_trio.events import CatalogFailed, CatalogRefreshed, Event

@@ -1,7 +1,8 @@
 """The published view of one operation, `mcp-operations/1`: what it may hold, and nothing else.
 
 `parse` reads a view and refuses every key, at every level, that the format does not name:
-drafts, samples, import metadata and fields of a user interface cannot slip in. The format
+drafts, samples, import metadata and fields of a user interface cannot slip in. `find_faults`
+is the same judgement, told in full. The format
 lives here; whether this installation can run an operation is the compiler's question.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import NoReturn, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import attrs
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from mcp_trio.wire import Icon, JSONObject, Tool, ToolAnnotations
 
 FORMAT = "mcp-operations/1"
-PROTOCOLS = ("rest", "graphql", "grpc", "sql", "mcp", "static")
+PROTOCOL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 CONTENT_TYPES = ("json", "form", "multipart", "text", "xml", "none")
 MAX_VIEW_DEPTH = 64
@@ -26,6 +27,10 @@ MAX_VIEW_DEPTH = 64
 MAX_VIEW_NODES = 50_000
 """Values in a view, keys not counted."""
 
+MAX_FAULTS = 100
+"""Faults that are told of one view."""
+
+MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,100}")
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -35,12 +40,14 @@ class OperationError(Exception):
     The text never echoes values of the view, only its keys.
     """
 
-    def __init__(self, reason: str, *, place: str = "") -> None:
+    def __init__(self, reason: str, *, place: str = "", key: str | None = None) -> None:
         super().__init__(f"{place}: {reason}" if place else reason)
         self.reason = reason
         """What is wrong, without the place."""
         self.place = place
         """Where in the view, such as `execution_config.retry`; empty for the whole."""
+        self.key = key
+        """The key at that place that should not be there; None if it is not about one."""
 
 
 def canonical(value: object) -> bytes:
@@ -61,9 +68,10 @@ class Operation:
     name: str
     """The name of the tool."""
     protocol: str
-    """One of `PROTOCOLS`: chooses the adapter and the shape of `target`."""
+    """Chooses the adapter and the shape of `target`: rest, graphql, grpc, sql, mcp, static, or
+    one that another package brings."""
     target: JSONObject
-    """What is called, by protocol."""
+    """What is called, by protocol. That of a protocol which is not ours holds anything."""
     input_schema: JSONObject
     """JSON Schema of the arguments; its root is an object."""
     output_schema: JSONObject | None
@@ -124,107 +132,154 @@ def _icon(icon: Mapping[str, object]) -> Icon:
     )
 
 
-Check: TypeAlias = Callable[[object, str], None]
-"""Refuses a value by raising OperationError; is told the place."""
+Faults: TypeAlias = list[OperationError]
+"""What a check has found wrong, in the order of the view."""
+Check: TypeAlias = Callable[[object, str, Faults], None]
+"""Judges a value; is told the place, and adds what is wrong to the faults."""
 
 
-def _refuse(place: str, reason: str) -> NoReturn:
-    raise OperationError(reason, place=place)
+def _refuse(found: Faults, place: str, reason: str, key: str | None = None) -> None:
+    if len(found) < MAX_FAULTS:
+        found.append(OperationError(reason, place=place, key=key))
 
 
-def _anything(_value: object, _place: str) -> None:
+def _rule(holds: Callable[[object], bool], reason: str) -> Check:
+    """A check that holds or does not."""
+
+    def check(value: object, place: str, found: Faults) -> None:
+        if not holds(value):
+            _refuse(found, place, reason)
+
+    return check
+
+
+def _anything(_value: object, _place: str, _found: Faults) -> None:
     """Accept: a tree or a schema that somebody else compiles."""
 
 
-def _string(value: object, place: str) -> None:
-    if not isinstance(value, str) or not value:
-        _refuse(place, "must be a non-empty string")
+def _is_string(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
-def _text(value: object, place: str) -> None:
-    if not isinstance(value, str):
-        _refuse(place, "must be a string")
+def _is_number(value: object) -> bool:
+    return type(value) in {int, float} and cast("float", value) >= 0
 
 
-def _boolean(value: object, place: str) -> None:
-    if not isinstance(value, bool):
-        _refuse(place, "must be true or false")
+_string = _rule(_is_string, "must be a non-empty string")
+_text = _rule(lambda value: isinstance(value, str), "must be a string")
+_boolean = _rule(lambda value: isinstance(value, bool), "must be true or false")
+_number = _rule(_is_number, "must be a number, 0 or more")
+_mapping = _rule(lambda value: isinstance(value, dict), "must be an object")
 
 
 def _whole(least: int, most: int) -> Check:
-    def check(value: object, place: str) -> None:
-        if type(value) is not int or not least <= value <= most:
-            _refuse(place, f"must be an integer from {least} to {most}")
-
-    return check
-
-
-def _number(value: object, place: str) -> None:
-    if type(value) not in {int, float} or cast("float", value) < 0:
-        _refuse(place, "must be a number, 0 or more")
+    return _rule(
+        lambda value: type(value) is int and least <= value <= most,
+        f"must be an integer from {least} to {most}",
+    )
 
 
 def _one_of(*choices: str) -> Check:
-    def check(value: object, place: str) -> None:
-        if value not in choices:
-            _refuse(place, f"must be one of {', '.join(choices)}")
-
-    return check
+    return _rule(
+        lambda value: isinstance(value, str) and value in choices,
+        f"must be one of {', '.join(choices)}",
+    )
 
 
 def _list_of(item: Check) -> Check:
-    def check(value: object, place: str) -> None:
+    def check(value: object, place: str, found: Faults) -> None:
         if not isinstance(value, list):
-            _refuse(place, "must be an array")
+            _refuse(found, place, "must be an array")
+            return
         for index, child in enumerate(cast("list[object]", value)):
-            item(child, f"{place}[{index}]")
+            item(child, f"{place}[{index}]", found)
 
     return check
 
 
-def _mapping(value: object, place: str) -> None:
-    if not isinstance(value, dict):
-        _refuse(place, "must be an object")
+def _each(item: Check) -> Check:
+    """A check of an object whose keys are names of the author's own."""
+
+    def check(value: object, place: str, found: Faults) -> None:
+        if not isinstance(value, dict):
+            _refuse(found, place, "must be an object")
+            return
+        for key, child in cast("JSONObject", value).items():
+            item(child, f"{place}.{key}", found)
+
+    return check
 
 
 def _object(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
     """A check of an object that knows all its keys."""
     known = {**required, **(optional or {})}
 
-    def check(value: object, place: str) -> None:
-        _mapping(value, place)
+    def check(value: object, place: str, found: Faults) -> None:
+        if not isinstance(value, dict):
+            _refuse(found, place, "must be an object")
+            return
         held = cast("JSONObject", value)
-        unknown = [key for key in held if key not in known]
-        if unknown:
-            _refuse(place, f"unknown key {min(unknown)[:80]!r}; known are {', '.join(known)}")
+        for key in sorted(held.keys() - known.keys()):
+            reason = f"unknown key {key[:80]!r}; known are {', '.join(known)}"
+            _refuse(found, place, reason, key)
         for key in required:
             if key not in held:
-                _refuse(place, f"misses {key!r}")
+                _refuse(found, place, f"misses {key!r}")
         for key, child in held.items():
-            known[key](child, f"{place}.{key}" if place else key)
+            if key in known:
+                known[key](child, f"{place}.{key}" if place else key, found)
 
     return check
 
 
-def _retry_reason(value: object, place: str) -> None:
-    if type(value) is int and 400 <= value <= 599:
-        return
-    if value not in {"connect", "timeout"}:
-        _refuse(place, "must be a status from 400 to 599, 'connect' or 'timeout'")
+def _is_retry_reason(value: object) -> bool:
+    if type(value) is int:
+        return 400 <= value <= 599
+    return isinstance(value, str) and value in {"connect", "timeout"}
 
 
-def _rest_path(value: object, place: str) -> None:
+_retry_reason = _rule(_is_retry_reason, "must be a status from 400 to 599, 'connect' or 'timeout'")
+
+
+def _rest_path(value: object, place: str, found: Faults) -> None:
     if not isinstance(value, str) or not value.startswith("/"):
-        _refuse(place, "must be a string that starts with '/'")
-    if any(mark in value for mark in "?#\\") or any(ord(c) < 33 or ord(c) > 126 for c in value):
-        _refuse(place, "must hold no query, fragment, backslash, space or non-ASCII character")
+        _refuse(found, place, "must be a string that starts with '/'")
+    elif any(mark in value for mark in "?#\\") or any(ord(c) < 33 or ord(c) > 126 for c in value):
+        _refuse(
+            found,
+            place,
+            "must hold no query, fragment, backslash, space or non-ASCII character",
+        )
 
 
+def _styled(*styles: str) -> Check:
+    """How the values of one section are written, by name."""
+    return _each(_object({"style": _one_of(*styles)}, {"explode": _boolean}))
+
+
+_STYLES = _object(
+    {},
+    {
+        "path": _styled("simple", "label", "matrix"),
+        "query": _styled("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+        "headers": _styled("simple"),
+        "cookies": _styled("form"),
+        "body": _styled("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    },
+)
+_media_type = _rule(
+    lambda value: isinstance(value, str) and MEDIA_TYPE.fullmatch(value) is not None,
+    "must be a media type, such as application/merge-patch+json",
+)
 _milliseconds = _whole(1, 3_600_000)
 _TARGETS: dict[str, Check] = {
     "rest": _object(
         {"connection": _string, "method": _one_of(*METHODS), "path": _rest_path},
-        {"content_type": _one_of(*CONTENT_TYPES)},
+        {
+            "content_type": _one_of(*CONTENT_TYPES),
+            "media_type": _media_type,
+            "styles": _STYLES,
+        },
     ),
     "graphql": _object(
         {"connection": _string, "document": _string},
@@ -317,39 +372,38 @@ _DESCRIPTION = _object(
 )
 
 
-def _operation_id(value: object, place: str) -> None:
-    if not isinstance(value, str) or not 1 <= len(value) <= 200:
-        _refuse(place, "must be a string of 1 to 200 characters")
+def _is_operation_id(value: object) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= 200
 
 
-def _name(value: object, place: str) -> None:
-    if not isinstance(value, str) or NAME.fullmatch(value) is None:
-        _refuse(place, f"must match ^{NAME.pattern}$")
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
-def _input_schema(value: object, place: str) -> None:
-    if not isinstance(value, dict) or cast("JSONObject", value).get("type") != "object":
-        _refuse(place, "must be a JSON Schema whose root has type object")
+def _is_protocol(value: object) -> bool:
+    return isinstance(value, str) and PROTOCOL.fullmatch(value) is not None
 
 
-def _output_schema(value: object, place: str) -> None:
-    if value is not None and not isinstance(value, dict):
-        _refuse(place, "must be a JSON Schema object, or null")
+def _is_input_schema(value: object) -> bool:
+    return isinstance(value, dict) and cast("JSONObject", value).get("type") == "object"
 
 
-def _tool_description(value: object, place: str) -> None:
+def _tool_description(value: object, place: str, found: Faults) -> None:
     if not isinstance(value, str):
-        _DESCRIPTION(value, place)
+        _DESCRIPTION(value, place, found)
 
 
 _VIEW = _object(
     {
-        "operation_id": _operation_id,
-        "name": _name,
-        "protocol": _one_of(*PROTOCOLS),
+        "operation_id": _rule(_is_operation_id, "must be a string of 1 to 200 characters"),
+        "name": _rule(_is_name, f"must match ^{NAME.pattern}$"),
+        "protocol": _rule(_is_protocol, f"must match ^{PROTOCOL.pattern}$"),
         "target": _mapping,
-        "input_schema": _input_schema,
-        "output_schema": _output_schema,
+        "input_schema": _rule(_is_input_schema, "must be a JSON Schema whose root has type object"),
+        "output_schema": _rule(
+            lambda value: value is None or isinstance(value, dict),
+            "must be a JSON Schema object, or null",
+        ),
         "input_mapping": _INPUT_MAPPING,
         "output_mapping": _OUTPUT_MAPPING,
         "execution_config": _EXECUTION,
@@ -358,17 +412,17 @@ _VIEW = _object(
 )
 
 
-def _measure(view: object) -> None:
-    """Refuse what later recursion could not bear; level by level, so without recursion."""
+def _oversize(view: object) -> str | None:
+    """Say what later recursion could not bear; level by level, so without recursion."""
     level: list[object] = [view]
     nodes = depth = 0
     while level:
         depth += 1
         nodes += len(level)
         if depth > MAX_VIEW_DEPTH:
-            raise OperationError(f"the view is nested more than {MAX_VIEW_DEPTH} levels deep")
+            return f"the view is nested more than {MAX_VIEW_DEPTH} levels deep"
         if nodes > MAX_VIEW_NODES:
-            raise OperationError(f"the view has more than {MAX_VIEW_NODES} values")
+            return f"the view has more than {MAX_VIEW_NODES} values"
         below: list[object] = []
         for node in level:
             if isinstance(node, dict):
@@ -376,6 +430,25 @@ def _measure(view: object) -> None:
             elif isinstance(node, list):
                 below.extend(cast("list[object]", node))
         level = below
+    return None
+
+
+def find_faults(view: object) -> list[OperationError]:
+    """Tell everything that is wrong with a view, `MAX_FAULTS` at most; nothing if it is sound.
+
+    A view that is too large or too deep is not looked at any further.
+    """
+    reason = _oversize(view)
+    if reason is not None:
+        return [OperationError(reason)]
+    found: Faults = []
+    _VIEW(view, "", found)
+    if isinstance(view, dict):
+        held = cast("JSONObject", view)
+        protocol, target = held.get("protocol"), held.get("target")
+        if isinstance(protocol, str) and protocol in _TARGETS and isinstance(target, dict):
+            _TARGETS[protocol](cast("object", target), "target", found)
+    return found
 
 
 def parse(view: Mapping[str, object]) -> Operation:
@@ -383,9 +456,10 @@ def parse(view: Mapping[str, object]) -> Operation:
 
     Raises:
         OperationError: it misses a key, has one the format does not know, or holds a
-            value of the wrong kind; the error names the place.
+            value of the wrong kind; the error names the place of the first such fault, and
+            `find_faults` tells all.
     """
-    _measure(view)
-    _VIEW(view, "")
-    _TARGETS[cast("str", view["protocol"])](view["target"], "target")
+    found = find_faults(view)
+    if found:
+        raise found[0]
     return Operation(**view)  # type: ignore[arg-type]  # every key was checked just now

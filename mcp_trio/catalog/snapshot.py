@@ -15,9 +15,9 @@ from typing import Protocol, TypeAlias, cast
 
 import attrs
 
+from mcp_trio.abc import RawEntry, Reading
 from mcp_trio.catalog.diff import Difference, compare
 from mcp_trio.catalog.operation import Operation, OperationError, canonical, parse
-from mcp_trio.catalog.registries.base import RawEntry, Reading
 from mcp_trio.server.providers import ToolEntry
 
 

@@ -23,10 +23,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from mcp_trio.cli.login import HINT, Login, login_options
 from mcp_trio.client.client import MCPClient
 from mcp_trio.client.listings import walk
 from mcp_trio.client.options import ClientOptions
-from mcp_trio.errors import ConfigurationError, MCPError, sole_cause
+from mcp_trio.errors import ConfigurationError, ErrorCode, MCPError, sole_cause
 from mcp_trio.wire import REVISIONS, JSONObject, Tool
 from mcp_trio.wire.converter import to_wire
 
@@ -49,10 +50,11 @@ class Settings:
     revision: str | None
     timeout: float
     as_json: bool
+    login: Login
 
     def client(self) -> MCPClient:
         """A client of the target, not connected yet."""
-        options = ClientOptions(timeout=self.timeout)
+        options = ClientOptions(timeout=self.timeout, auth=self.login.authorization())
         if self.revision is not None:
             options = attrs.evolve(options, revisions=(self.revision,))
         where: Any = self.target if "://" in self.target else shlex.split(self.target)
@@ -67,14 +69,21 @@ def _with_target(function: Callable[..., None]) -> Callable[..., None]:
     """The argument and the options of every command, handed over as `Settings`."""
 
     def command(
-        *, target: str, revision: str | None, timeout: float, as_json: bool, **rest: object
+        *, target: str, revision: str | None, timeout: float, as_json: bool, **rest: Any
     ) -> None:
-        settings = Settings(target=target, revision=revision, timeout=timeout, as_json=as_json)
+        settings = Settings(
+            target=target,
+            revision=revision,
+            timeout=timeout,
+            as_json=as_json,
+            login=Login.taken_from(rest),
+        )
         function(settings, **rest)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     command.__click_params__ = list(getattr(function, "__click_params__", ()))  # type: ignore[attr-defined]  # click's own
     for decorate in (
+        login_options,
         click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts."),
         click.option(
             "--timeout", type=float, default=60.0, show_default=True, help="Seconds for a call."
@@ -103,6 +112,8 @@ def _run(settings: Settings, work: Work) -> None:
         if not isinstance(cause, MCPError | OSError):
             raise
         _notes.print(f"[red]{_said(cause)}[/red]", soft_wrap=True)
+        if getattr(cause, "code", None) is ErrorCode.UNAUTHORIZED and not settings.login.chosen:
+            _notes.print(HINT, markup=False)
         status = 1
     sys.exit(status)
 

@@ -15,8 +15,9 @@ from urllib.parse import parse_qs, unquote
 import trio
 
 from mcp_trio.catalog.registries.schema import create_registry, publish
-from mcp_trio.config import CatalogSection, ConnectionSection, ServerSection, Settings
+from mcp_trio.config import CatalogSection, ServerSection, Settings
 from mcp_trio.http.asgi_call import Receive, Scope, Send
+from mcp_trio.runtime.http_connection import HttpSection
 from mcp_trio.wire import JSONObject
 
 logger = logging.getLogger("mcp_trio.demo")
@@ -271,5 +272,5 @@ def demo_settings(folder: Path, upstream: str, server: ServerSection) -> Setting
     return Settings(
         server=server,
         catalog=CatalogSection(registry=str(registry), interval=INTERVAL),
-        connections={"demo": ConnectionSection(base_url=upstream, vars={"tenant": "acme"})},
+        connections={"demo": HttpSection(base_url=upstream, vars={"tenant": "acme"})},
     )

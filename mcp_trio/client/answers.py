@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 import trio
@@ -51,6 +51,11 @@ PageOpener: TypeAlias = Callable[[ElicitParams], ElicitResult | Awaitable[Elicit
 RootsLister: TypeAlias = Callable[[], Sequence[Root] | Awaitable[Sequence[Root]]]
 LogReader: TypeAlias = Callable[[LogParams], object]
 ChangeWatcher: TypeAlias = Callable[[str], object]
+
+
+MAX_QUESTIONS = 1000
+"""Questions that are answered in one round, as many as may run at once in a session."""
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -208,6 +213,8 @@ class Answers:
         If one cannot be answered the others are cancelled, and its failure ends the call:
         half an answer would only be asked for again (R8).
         """
+        if len(requests) > MAX_QUESTIONS:
+            raise ProtocolError(f"the server asks {len(requests)} questions at once")
         answers: JSONObject = {}
 
         async def put(key: str, request: InputRequest) -> None:
@@ -244,6 +251,8 @@ class Answers:
                 return await self._elicit(from_wire(given, ElicitParams, revision), revision)
             case "roots/list" if self.callbacks.roots is not None:
                 roots = list(await _called(self.callbacks.roots))
+                for root in roots:
+                    _insist(root, Root, method)
                 if not all(root.uri.startswith("file://") for root in roots):
                     raise ValueError("a root is a file:// URI")
                 return to_wire(ListRootsResult(roots=roots), revision)
@@ -258,7 +267,8 @@ class Answers:
         fault = message_fault(params.messages)
         if fault is not None:
             raise InvalidParamsError(fault)
-        return to_wire(await _called(self.callbacks.sampling, params), revision)
+        result = await _called(self.callbacks.sampling, params)
+        return to_wire(_insist(result, CreateMessageResult, "sampling/createMessage"), revision)
 
     async def _elicit(self, params: ElicitParams, revision: Revision) -> JSONObject:
         if params.mode == "url":
@@ -266,7 +276,8 @@ class Answers:
                 raise InvalidParamsError("elicitation by a page is not offered")
             page_of(params)  # whatever opens it is handed nothing but pages of the web
             result = await _called(self.callbacks.elicitation_url, params)
-            return to_wire(attrs.evolve(result, content=None), revision)
+            agreed = _insist(result, ElicitResult, "elicitation/create")
+            return to_wire(attrs.evolve(agreed, content=None), revision)
         if self.callbacks.elicitation is None and self.callbacks.elicitation_url is None:
             raise MethodNotFoundError("elicitation is not offered")
         if self.callbacks.elicitation is None or params.mode not in {None, "form"}:
@@ -299,5 +310,14 @@ def _is_flat(content: JSONObject) -> bool:
     )
 
 
-def _as_result(made: ElicitResult | JSONObject) -> ElicitResult:
-    return made if isinstance(made, ElicitResult) else ElicitResult(action="accept", content=made)
+def _as_result(made: object) -> ElicitResult:
+    if isinstance(made, dict):
+        return ElicitResult(action="accept", content=cast("JSONObject", made))
+    return _insist(made, ElicitResult, "elicitation/create")
+
+
+def _insist(made: object, cls: type[T], method: str) -> T:
+    """Take what a callback gave, if it is that: nothing at all is no consent."""
+    if not isinstance(made, cls):
+        raise TypeError(f"the callback for {method} gave {made!r:.100}, not {cls.__name__}")
+    return made

@@ -7,8 +7,9 @@ another caller gets. Time is Trio's clock. Nothing here knows how an answer is f
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Protocol, TypeAlias, cast
 
 import attrs
 import trio
@@ -57,7 +58,25 @@ class CacheOptions:
     the line is broken or the call took too long. What a change notice made old is never given."""
     principal: Callable[[], str] = _nobody
     """As whom the client asks at this moment. What a server calls private is given back only to
-    the one who asked for it (K4). Needed where one client changes its credentials."""
+    the one who asked for it (K4). `ClientOptions.auth` tells that by itself; needed where a
+    transport of your own changes its credentials."""
+
+
+class Asker(Protocol):
+    """Tells as whom requests are sent."""
+
+    @property
+    def identity(self) -> object:
+        """At present; compared by equality."""
+        ...
+
+    async def settle(self) -> object:
+        """With the next request; the `identity` afterwards."""
+        ...
+
+
+Who: TypeAlias = "tuple[str, object]"
+"""What the program says of who asks, and what the credentials say."""
 
 
 @attrs.frozen
@@ -66,7 +85,7 @@ class _Ticket:
 
     method: str
     params: bytes
-    principal: str
+    who: Who
     changes: int
 
 
@@ -80,10 +99,11 @@ class _Kept:
 class ResponseCache:
     """The answers that one client keeps."""
 
-    def __init__(self, options: CacheOptions) -> None:
+    def __init__(self, options: CacheOptions, asker: Asker) -> None:
         self._options = options
+        self._asker = asker
         # Oldest first. The last part of the key is the principal, None for what is public.
-        self._kept: dict[tuple[str, bytes, str | None], _Kept] = {}
+        self._kept: dict[tuple[str, bytes, Who | None], _Kept] = {}
         self._size = 0
         self._changes: dict[str, int] = {}
         """How often the answers to a method became old."""
@@ -99,6 +119,7 @@ class ResponseCache:
         ask: Callable[[], Awaitable[tuple[JSONObject, bool]]],
         *,
         use: bool,
+        deadline: float = math.inf,
     ) -> JSONObject:
         """Give a fresh answer that is kept, or ask and keep what comes.
 
@@ -108,11 +129,13 @@ class ResponseCache:
             ask: asks the server; gives its answer, and whether only the first question of
                 the call was needed for it.
             use: False asks the server in any case. What it answers is kept all the same.
+            deadline: on Trio's clock, for finding out who asks; `ask` keeps it by itself.
 
         Raises:
+            RequestTimeoutError: it was not known in time who asks.
             MCPError: whatever `ask` raises, unless an old answer may stand in for it.
         """
-        ticket = self._ticket(method, params)
+        ticket = await self._ticket(method, params, deadline)
         if ticket is None:
             return (await ask())[0]
         if use and (found := self._find(ticket, 0.0)) is not None:
@@ -153,7 +176,9 @@ class ResponseCache:
         for name in METHODS if method is None else (method,):
             self._changes[name] = self._changes.get(name, 0) + 1
 
-    def _ticket(self, method: str, params: JSONObject | None) -> _Ticket | None:
+    async def _ticket(
+        self, method: str, params: JSONObject | None, deadline: float
+    ) -> _Ticket | None:
         row = METHODS.get(method)
         if row is None or not row.cacheable or any(name in (params or {}) for name in ONCE):
             return None
@@ -161,10 +186,16 @@ class ResponseCache:
             asked = codec.encode_sorted(params or {})
         except (ValueError, TypeError, OverflowError, RecursionError):
             return None  # sending it will say what is wrong with it
-        return _Ticket(method, asked, self._options.principal(), self._changes.get(method, 0))
+        with trio.move_on_at(deadline):
+            await self._asker.settle()
+            return _Ticket(method, asked, self._who(), self._changes.get(method, 0))
+        raise RequestTimeoutError(f"the credentials for {method} were not there in time")
+
+    def _who(self) -> Who:
+        return self._options.principal(), self._asker.identity
 
     def _find(self, ticket: _Ticket, grace: float) -> JSONObject | None:
-        for owner in (None, ticket.principal):
+        for owner in (None, ticket.who):
             key = (ticket.method, ticket.params, owner)
             kept = self._kept.get(key)
             if kept is None:
@@ -177,17 +208,20 @@ class ResponseCache:
         return None
 
     def _keep(self, ticket: _Ticket, answer: JSONObject) -> None:
-        for owner in (None, ticket.principal):
+        for owner in (None, ticket.who):
             self._drop((ticket.method, ticket.params, owner))
         ttl = answer.get("ttlMs")
         complete = answer.get("resultType", "complete") == "complete"
         changed = self._changes.get(ticket.method, 0) != ticket.changes
         if type(ttl) is not int or ttl <= 0 or changed or not complete:
             return
+        public = answer.get("cacheScope") == "public"
+        if not public and self._who() != ticket.who:
+            return  # it may be the answer to somebody else
         body = codec.encode_value(answer)
         if len(body) > self._options.max_bytes or self._options.max_entries < 1:
             return
-        owner = None if answer.get("cacheScope") == "public" else ticket.principal
+        owner = None if public else ticket.who
         uri = cast("JSONObject", codec.decode_value(ticket.params)).get("uri")
         place = normal(uri) if isinstance(uri, str) else None
         kept = _Kept(body, trio.current_time() + ttl / 1000, place)
@@ -196,7 +230,7 @@ class ResponseCache:
         while len(self._kept) > self._options.max_entries or self._size > self._options.max_bytes:
             self._drop(next(iter(self._kept)))
 
-    def _drop(self, key: tuple[str, bytes, str | None]) -> None:
+    def _drop(self, key: tuple[str, bytes, Who | None]) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
             self._size -= len(kept.body)

@@ -214,12 +214,13 @@ class Calls(Listings):
     ) -> CallToolResult:
         """Call a tool.
 
-        Leaving early cancels the call on the server, whatever the transport. A call that the
-        server refuses for its headers never ran: the tools are listed, in which it says which
-        arguments are mirrored, and the call is sent once more (N17), within the same time.
+        Leaving early cancels the call on the server, whatever the transport. A call that a
+        server without sessions refuses for its headers never ran: the tools are listed, in which
+        it says which arguments are mirrored, and the call is sent once more (N17), within the
+        same time.
 
         Structured content is held to the tool's `output_schema`, if the tool has been listed
-        and `ClientOptions.check_output` is not off.
+        since the list last changed, and `ClientOptions.check_output` is not off.
 
         Args:
             name: of the tool.
@@ -245,12 +246,16 @@ class Calls(Listings):
         try:
             answer = await self.call("tools/call", params, timeout=limit, on_progress=on_progress)
         except RemoteError as error:
-            if error.rpc_code != HEADER_MISMATCH:
+            # In a session the number means whatever the server likes, and the call may have run.
+            if error.rpc_code != HEADER_MISMATCH or not self.revision.stateless:
                 raise
             if limit is not None:
                 limit = limit.until(deadline)
-            async for _ in self.tools(timeout=limit, cache=False):
-                pass  # each page is taken note of
+            try:
+                async for _ in self.tools(timeout=limit, cache=False):
+                    pass  # each page is taken note of
+            except RemoteError as refusal:
+                raise error from refusal
             if limit is not None:
                 limit = limit.until(deadline)
             answer = await self.call("tools/call", params, timeout=limit, on_progress=on_progress)

@@ -25,6 +25,7 @@ from mcp_trio.client.negotiation import Agreed, Negotiation
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.client.targets import Lines, Target
 from mcp_trio.client.tidings import KINDS, Tidings
+from mcp_trio.engine.subscriptions import TOOLS_CHANGED
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
@@ -76,13 +77,14 @@ class MCPClient(Listening):
         self.options = options or ClientOptions()
         self._checks_output = self.options.check_output
         self._backoff = self.options.reconnect
-        self._cache = ResponseCache(self.options.cache) if self.options.cache else None
         self._answers = Answers(callbacks or ClientCallbacks())
         self._tidings = Tidings(self._answers.callbacks)
         making = Making(
             session=self._make_session, negotiation=self._negotiate, opened=self._opened
         )
-        self._connection = Connection(Lines(target, self.options.auth), self.options, making)
+        lines = Lines(target, self.options.auth)
+        self._cache = ResponseCache(self.options.cache, lines) if self.options.cache else None
+        self._connection = Connection(lines, self.options, making)
         self._nursery: trio.Nursery | None = None
         self._exits = contextlib.AsyncExitStack()
         self._entered = False
@@ -181,7 +183,11 @@ class MCPClient(Listening):
             options=self.options,
             declared=self._answers.callbacks.capabilities,
             mirrored=self._mirrored,
+            settled=self._settled,
         )
+
+    def _settled(self, revision: Revision) -> None:
+        self._revision = revision
 
     async def _opened(self, session: Dispatcher, agreed: Agreed) -> None:
         """Take in what the server says of itself, and watch again what was watched (D4)."""
@@ -242,6 +248,7 @@ class MCPClient(Listening):
 
         async def core(method: str, params: JSONObject | None) -> JSONObject:
             sent = 0
+            deadline = trio.current_time() + limit.total
 
             async def send(params: JSONObject | None, within: TimeLimit) -> JSONObject:
                 nonlocal sent
@@ -250,7 +257,11 @@ class MCPClient(Listening):
 
             async def ask() -> tuple[JSONObject, bool]:
                 answer = await self._answers.in_rounds(
-                    send, params, self.revision, limit=limit, max_rounds=self.options.max_rounds
+                    send,
+                    params,
+                    self.revision,
+                    limit=limit.until(deadline),
+                    max_rounds=self.options.max_rounds,
                 )
                 return answer, sent == 1
 
@@ -258,7 +269,7 @@ class MCPClient(Listening):
                 return await send(params, limit)
             if self._cache is None:
                 return (await ask())[0]
-            return await self._cache.through(method, params, ask, use=cache)
+            return await self._cache.through(method, params, ask, use=cache, deadline=deadline)
 
         return await around(self._layers, core)(method, params)
 
@@ -288,9 +299,13 @@ class MCPClient(Listening):
     def forget(self, method: str | None = None) -> None:
         """Drop the answers that are kept, or those to one method.
 
+        With those to `tools/list` goes what they promise of structured content.
+
         Args:
             method: None for every method.
         """
+        if method in {None, "tools/list"}:
+            self._outputs.forget()
         if self._cache is not None:
             self._cache.forget(method)
 
@@ -323,6 +338,8 @@ class MCPClient(Listening):
     # -- what the server tells -------------------------------------------------------
 
     def _heard(self, notification: Notification) -> None:
+        if notification.method == TOOLS_CHANGED:
+            self._outputs.forget()
         if self._cache is not None:
             self._cache.outdate(notification)
         # A server may speak before it is known how it speaks; what it says reads the same then.

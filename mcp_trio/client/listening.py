@@ -178,15 +178,24 @@ class Listening(Calls):
         """Ask, in a session, to be told when a resource changes; without one `listen` does.
 
         The changes go to `ClientCallbacks.resource_updated`, and make a cached answer old.
+        Being cancelled takes it back: by then the server may have heard of it.
 
         Raises:
             MethodNotFoundError: the revision does not have it; nothing was sent.
             RemoteError: no such resource, or the server tells of no changes.
         """
         self._demand("resources/subscribe", "listen for the resource")
-        await self.call("resources/subscribe", {"uri": uri})
         self._subscribed[normal(uri)] += 1
         self._spelled.setdefault(normal(uri), uri)
+        try:
+            await self.call("resources/subscribe", {"uri": uri})
+        except RemoteError:
+            self._leave(uri)
+            raise
+        except BaseException:
+            with trio.move_on_after(GOODBYE_TIMEOUT, shield=True), contextlib.suppress(MCPError):
+                await self.unsubscribe(uri)
+            raise
 
     async def unsubscribe(self, uri: str) -> None:
         """Take back one `subscribe`; the server is told when it was the last one of its URI.
@@ -196,13 +205,20 @@ class Listening(Calls):
             RemoteError: the server has nothing to take back.
         """
         self._demand("resources/unsubscribe", "leave `listen`")
+        spelled = self._leave(uri)
+        if spelled is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.call("resources/unsubscribe", {"uri": spelled})
+
+    def _leave(self, uri: str) -> str | None:
+        """Count one subscriber less; how the first one spelled the URI, if this was the last."""
         place = normal(uri)
         self._subscribed[place] -= 1
         if self._subscribed[place] > 0:
-            await trio.lowlevel.checkpoint()
-            return
+            return None
         del self._subscribed[place]
-        await self.call("resources/unsubscribe", {"uri": self._spelled.pop(place, uri)})
+        return self._spelled.pop(place, uri)
 
     async def _resume(self, session: Dispatcher, *, within: float) -> None:
         """Ask of another session what was asked of the one before, if there was one (D4).
@@ -282,6 +298,9 @@ class Listening(Calls):
     @contextlib.asynccontextmanager
     async def _watching(self, changes: Changes, watched: list[str]) -> AsyncGenerator[None, None]:
         """Listen in a session, where lists are told anyway and resources when asked for."""
+        session = self.session
+        if session.closed and not await self._renewed(session):
+            session.check_open()  # nobody would ever tell this listener anything
         self._listeners.add(changes)
         asked: list[str] = []
         try:

@@ -88,6 +88,10 @@ TEMPLATES = _Listing[ListResourceTemplatesResult, ResourceTemplate](
 )
 
 
+MAX_IDLE = 1000
+"""Pages in a row without an entry. Whoever walks gets nothing meanwhile and cannot leave."""
+
+
 async def walk(
     fetch: Callable[[str | None], Awaitable[tuple[Iterable[T], str | None]]],
 ) -> AsyncIterator[T]:
@@ -98,16 +102,21 @@ async def walk(
             the next page, None after the last.
 
     Raises:
-        ProtocolError: the same cursor comes twice.
+        ProtocolError: the same cursor comes twice, or too many pages in a row bring nothing.
     """
     cursor: str | None = None
     seen: set[str] = set()
+    idle = 0
     while True:
         entries, cursor = await fetch(cursor)
+        idle += 1
         for entry in entries:
+            idle = 0
             yield entry
         if cursor is None:
             return
+        if idle >= MAX_IDLE:
+            raise ProtocolError(f"{idle} pages of the server in a row brought nothing")
         if cursor in seen:
             raise ProtocolError("the server's pages go round in circles")
         seen.add(cursor)
@@ -214,7 +223,7 @@ class Listings(abc.ABC):
             cache: False asks the server even for pages that are kept.
 
         Raises:
-            ProtocolError: the server gives the same cursor twice.
+            ProtocolError: the server gives the same cursor twice, or no entry on page after page.
         """
         return self._walk(TOOLS, timeout, cache=cache)
 
@@ -280,6 +289,9 @@ class Listings(abc.ABC):
         except (MCPError, ParamHeaderError) as error:
             known = cast("JSONObject", item) if isinstance(item, dict) else {}
             name = known.get("name") or known.get("uri")
+            if listing.item is Tool and isinstance(name, str):
+                self._annotations.pop(name, None)
+                self._outputs.forget(name)
             logger.warning("%s %.100r is left out: %s", what, name, error)
             return None
         return entry

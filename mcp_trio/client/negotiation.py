@@ -27,6 +27,7 @@ from mcp_trio.eras.negotiate import (
 )
 from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
 from mcp_trio.errors import (
+    UNSUPPORTED_VERSION,
     MCPError,
     RequestTimeoutError,
     TransportError,
@@ -98,6 +99,8 @@ class Negotiation:
     """What the client offers to be asked for, as a revision spells it."""
     mirrored: Callable[[str], tuple[ParamHeader, ...]]
     """The arguments of a tool that are headers, too."""
+    settled: Callable[[Revision], None]
+    """Told the revision of a session, before the server hears that it may ask."""
 
     async def run(self, step: Step, known: Known | None) -> Agreed | Anew:
         """Find out the era, beginning with a step.
@@ -143,7 +146,8 @@ class Negotiation:
     def _final(self, error: MCPError, reply: Reply) -> MCPError:
         if reply is Reply.UNAUTHORIZED and isinstance(error, TransportError):
             return UnauthorizedError(f"the server wants to know who asks: {error.message}")
-        if supported_by(error) and not isinstance(error, VersionMismatchError):
+        refused = error.rpc_code == UNSUPPORTED_VERSION or supported_by(error)
+        if refused and not isinstance(error, VersionMismatchError):
             return nothing_common(self.options.revisions, supported_by(error))
         return error
 
@@ -192,11 +196,14 @@ class Negotiation:
         if revision not in handshake:
             raise nothing_common(self.options.revisions, [found.protocol_version])
         stamp = session.stamp = HandshakeStamp(revision)
+        # The server may ask as soon as it hears that we are ready, while we still tell it.
+        self.settled(revision)
         initialized = Notification("notifications/initialized")
-        with trio.move_on_after(self.options.opening_timeout) as limit:
+        limit = self.options.opening_timeout
+        with trio.move_on_after(limit) as waiting:
             await session.notify(initialized.method)
-        if limit.cancelled_caught:
-            raise RequestTimeoutError(f"the server did not take {initialized.method} in time")
+        if waiting.cancelled_caught:
+            raise RequestTimeoutError(f"{initialized.method} was not taken within {limit} s")
         if isinstance(transport, Listening) and transport.session_id is not None:
             await transport.listen(stamp.headers(initialized))
         return Agreed(

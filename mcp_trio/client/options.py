@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -46,7 +46,25 @@ class Authorization(Protocol):
         ...
 
     def bind(self, url: str) -> httpx2.Auth:
-        """Authorize the requests to one server."""
+        """Authorize the requests to one server.
+
+        An `httpx2.Auth` that is `Identified` as well tells as whom they are sent. What is private
+        is not kept of one that is not.
+        """
+        ...
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """Knows as whom requests are sent, so that nobody gets what was answered to another (K4)."""
+
+    @property
+    def identity(self) -> object:
+        """Stands for who asks at present; another object as soon as it may be somebody else."""
+        ...
+
+    async def settle(self) -> object:
+        """Find out as whom the next request would be sent; the `identity` afterwards."""
         ...
 
 

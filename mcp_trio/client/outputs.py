@@ -28,11 +28,22 @@ class Outputs:
     def note(self, tool: Tool) -> None:
         """Take note of a tool as it was listed."""
         if tool.output_schema is None:
-            self._promises.pop(tool.name, None)
+            self.forget(tool.name)
             return
         known = self._promises.get(tool.name)
         if known is None or known.schema != tool.output_schema:
             self._promises[tool.name] = _Promise(tool.output_schema)
+
+    def forget(self, name: str | None = None) -> None:
+        """Drop what a tool promised, or what all of them did: they may be others by now.
+
+        Args:
+            name: None for every tool.
+        """
+        if name is None:
+            self._promises.clear()
+        else:
+            self._promises.pop(name, None)
 
     def validator(self, name: str) -> Validator | None:
         """What the results of a tool are held to; None for one that promised nothing.

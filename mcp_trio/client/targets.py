@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import trio
+import trio.lowlevel
 
 from mcp_trio.abc import Transport
-from mcp_trio.client.options import Authorization
+from mcp_trio.client.options import Authorization, Identified
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.lines import LineTransport
@@ -98,6 +99,7 @@ class Lines:
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
         self._auth = auth
+        self._bound: object = None
         self._used = False
         if auth is not None and not self.older:
             raise ConfigurationError("`auth` needs a target that is an http or https URL")
@@ -130,6 +132,20 @@ class Lines:
             return self._target.restarts
         return SESSIONS if self.older else 0
 
+    @property
+    def identity(self) -> object:
+        """Stands for who asks at present; equal to no other where that cannot be known."""
+        if self._bound is None:
+            return None
+        return self._bound.identity if isinstance(self._bound, Identified) else object()
+
+    async def settle(self) -> object:
+        """Find out as whom the next request would be sent; the `identity` afterwards."""
+        if isinstance(self._bound, Identified):
+            return await self._bound.settle()
+        await trio.lowlevel.checkpoint()
+        return self.identity
+
     @contextlib.asynccontextmanager
     async def open(self, *, older: bool = False) -> AsyncGenerator[Transport, None]:
         """Open a line; afterwards everything that it needed is closed.
@@ -146,7 +162,8 @@ class Lines:
             match self._target:
                 case str() as url:
                     if self.older:
-                        yield await _open_http(url, exits, self._auth, older=older)
+                        auth = self._bound = None if self._auth is None else self._auth.bind(url)
+                        yield await self._open_http(url, exits, auth, older=older)
                     else:
                         yield await _open_url(url, exits)
                 case Command() as command:
@@ -155,6 +172,21 @@ class Lines:
                     yield transport
                 case server:
                     yield await exits.enter_async_context(_served(server))
+
+    async def _open_http(
+        self, url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
+    ) -> Transport:
+        from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT  # noqa: PLC0415 - on demand
+
+        client = await exits.enter_async_context(_http_client(auth))
+        patience = NOTICE_TIMEOUT + (0.0 if self._auth is None else self._auth.patience)
+        if older:
+            from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
+
+            return HTTPSSETransport(url, client, notice_timeout=patience)
+        from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
+
+        return StreamableHTTPTransport(url, client, notice_timeout=patience)
 
 
 def _has_lines(target: object) -> bool:
@@ -192,22 +224,6 @@ async def _open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
     )
     await socket.open()
     return socket
-
-
-async def _open_http(
-    url: str, exits: contextlib.AsyncExitStack, auth: Authorization | None, *, older: bool
-) -> Transport:
-    from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT  # noqa: PLC0415 - on demand
-
-    client = await exits.enter_async_context(_http_client(None if auth is None else auth.bind(url)))
-    patience = NOTICE_TIMEOUT + (0.0 if auth is None else auth.patience)
-    if older:
-        from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
-
-        return HTTPSSETransport(url, client, notice_timeout=patience)
-    from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
-
-    return StreamableHTTPTransport(url, client, notice_timeout=patience)
 
 
 def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:

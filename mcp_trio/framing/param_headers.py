@@ -120,9 +120,18 @@ def _text(value: object) -> str | None:
         case float() if value.is_integer():
             return str(int(value))
         case int() | float() | str():
-            return str(value)
+            return _readable(value)
         case _:
             return None
+
+
+def _readable(value: float | str) -> str | None:
+    try:
+        text = str(value)
+        text.encode()
+    except ValueError:  # thousands of digits, half a surrogate pair
+        return None
+    return text
 
 
 def build(annotations: tuple[ParamHeader, ...], arguments: Mapping[str, object]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """From a published view to something that can be called, or to the reason why not.
 
-Adapters are found through a mapping, so an installation has exactly the protocols it was
-given. Everything that can be found wrong before the first call is found here.
+Adapters are found by `plugins`, so an installation has exactly the protocols it was given.
+Everything that can be found wrong before the first call is found here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.framing.param_headers import ParamHeaderError, param_headers
 from mcp_trio.json_schema import SchemaError, Validator
 from mcp_trio.runtime.adapters.base import Adapter, Plan
-from mcp_trio.runtime.adapters.rest import RestAdapter
-from mcp_trio.runtime.adapters.static import StaticAdapter
-from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.mapping import MappingError
 from mcp_trio.runtime.output import Output, compile_output
 from mcp_trio.runtime.pipeline import CompiledOperation
+from mcp_trio.runtime.plugins import Adapters
 from mcp_trio.runtime.policies import Gatekeeper, settings_of
 
 _OPEN_ENDED = frozenset(
@@ -40,11 +39,6 @@ _OPEN_ENDED = frozenset(
 """Keywords at the root of a schema that may bring in properties not listed there."""
 
 
-def default_adapters(connections: Connections) -> dict[str, Adapter]:
-    """The adapters this version has, by protocol."""
-    return {"rest": RestAdapter(connections), "static": StaticAdapter()}
-
-
 class Compiler:
     """Compiles operations. `compile` may run in any thread, one call at a time.
 
@@ -52,7 +46,7 @@ class Compiler:
 
     Args:
         connections: the upstreams that operations may name.
-        adapters: by protocol; `default_adapters` if None.
+        adapters: by protocol; all that are installed if None, see `plugins`.
         chance: gives numbers from 0 to 1 for the jitter of retries.
     """
 
@@ -64,7 +58,7 @@ class Compiler:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._connections = connections
-        self._adapters = default_adapters(connections) if adapters is None else dict(adapters)
+        self._adapters = Adapters(connections) if adapters is None else adapters
         self._gatekeeper = Gatekeeper(chance)
 
     def compile(self, operation: Operation) -> CompiledOperation:
@@ -78,11 +72,7 @@ class Compiler:
             raise OperationError(
                 f"protocol {operation.protocol} is not available in this installation"
             )
-        connection = (
-            self._connections.get(cast("str", operation.target["connection"]))
-            if adapter.needs_connection
-            else None
-        )
+        connection = self._connection(operation, adapter)
         settings = settings_of(operation, connection)
         try:
             validator = Validator(operation.input_schema)
@@ -91,7 +81,7 @@ class Compiler:
             raise OperationError(str(error), place="input_schema") from error
         try:
             plan = adapter.compile(operation, connection, settings)
-            output = compile_output(operation, settings.output_validation)
+            output = compile_output(operation, settings.output_validation, adapter.output_names)
         except MappingError as error:
             raise OperationError(error.reason, place=error.path) from error
         _check_arguments(operation, plan, output)
@@ -105,6 +95,22 @@ class Compiler:
             output=output,
             gatekeeper=self._gatekeeper,
         )
+
+    def _connection(self, operation: Operation, adapter: Adapter) -> Connection | None:
+        kind = adapter.connection_type
+        if kind is None:
+            return None
+        name = operation.target.get("connection")
+        if not isinstance(name, str):
+            raise OperationError("must name a connection", place="target.connection")
+        found = self._connections.get(name)
+        if not isinstance(found, kind):
+            raise OperationError(
+                f"{name!r} is a {type(found).__name__}; {operation.protocol} needs "
+                f"a {kind.__name__}",
+                place="target.connection",
+            )
+        return found
 
 
 def _check_arguments(operation: Operation, plan: Plan, output: Output) -> None:

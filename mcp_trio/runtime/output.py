@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import attrs
@@ -11,7 +11,7 @@ import msgspec
 
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.json_schema import SchemaError, Validator, Violation
-from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer
+from mcp_trio.runtime.adapters.base import Answer
 from mcp_trio.runtime.mapping import Mapper, MappingError, check_context, compile_mapping
 from mcp_trio.runtime.policies import RETRYABLE_STATUSES
 from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, clean
@@ -54,6 +54,7 @@ class Output:
             "status": answer.status,
             "headers": dict(answer.headers),
             "body": answer.body,
+            **answer.more,
             "args": arguments,
         }
         check_context(context, "output_mapping")
@@ -64,7 +65,7 @@ class Output:
         structured = self.validator is not None or _is_object(result)
         warning: JSONObject = {"violations": [v.as_json() for v in violations]}
         return CallToolResult(
-            content=self._content(result, context),
+            content=self._content(answer, result, context),
             structured_content=result if structured else ABSENT,
             meta={WARNING_KEY: warning} if violations else None,
         )
@@ -92,7 +93,7 @@ class Output:
             )
         return violations
 
-    def _content(self, result: object, context: JSONObject) -> list[ContentBlock]:
+    def _content(self, answer: Answer, result: object, context: JSONObject) -> list[ContentBlock]:
         if self.silent:
             return []
         if self.text is not None:
@@ -102,6 +103,8 @@ class Output:
             if not isinstance(said, str):
                 raise MappingError("must give a string", path=self.text.path)
             return [TextContent(text=said)]
+        if answer.content is not None and self.result is None:
+            return list(answer.content)
         if result is None and self.validator is None:
             return [TextContent(text=NO_CONTENT)]
         if isinstance(result, str) and self.validator is None:
@@ -113,26 +116,28 @@ class Output:
     ) -> StageError:
         status = answer.status
         told = self._told("message", context)
-        text = told if isinstance(told, str) else _message(answer.body)
+        said = answer.message if answer.message is not None else _message(answer.body)
+        text = told if isinstance(told, str) else said
         if _PAGE.match(text):
             text = "an HTML page"
         # Before cleaning, because cutting could leave half a secret; after, because
         # cleaning decodes character references.
         text = mask(clean(mask(text)))
         code = self._told("code", context)
+        if type(code) is not int and not isinstance(code, str):
+            code = status if answer.code is None else answer.code
         retryable = self._told("retryable", context)
-        what = "the upstream reported a failure" if answer.ok else f"the upstream answered {status}"
         if not isinstance(retryable, bool):
+            retryable = answer.retryable
+        if retryable is None:
             retryable = status in RETRYABLE_STATUSES
+        reported = answer.ok or status is None
+        what = "the upstream reported a failure" if reported else f"the upstream answered {status}"
         return StageError(
             Stage.EXTERNAL_SERVICE,
             f"{what}: {text}" if text else what,
-            sub="reported" if answer.ok else "status",
-            code=mask(clean(code))
-            if isinstance(code, str)
-            else code
-            if type(code) is int
-            else status,
+            sub="reported" if reported else "status",
+            code=mask(clean(code)) if isinstance(code, str) else code,
             retryable=retryable,
             retry_after=answer.retry_after,
             upstream_status=status,
@@ -174,8 +179,13 @@ def _message(body: object) -> str:
     return body if isinstance(body, str) else ""
 
 
-def compile_output(operation: Operation, validation: str) -> Output:
+def compile_output(operation: Operation, validation: str, names: Sequence[str]) -> Output:
     """Compile the output side.
+
+    Args:
+        operation: with an output mapping and an output schema.
+        validation: `strict`, `warn` or `off`.
+        names: what the mapping may read.
 
     Raises:
         OperationError, MappingError: it cannot work, or asks for what does not exist yet.
@@ -196,7 +206,7 @@ def compile_output(operation: Operation, validation: str) -> Output:
 
     def mapper(part: str) -> Mapper | None:
         tree = mapping.get(part)
-        return None if tree is None else _compile(tree, f"output_mapping.{part}")
+        return None if tree is None else compile_mapping(tree, f"output_mapping.{part}", names)
 
     errors = cast("JSONObject", mapping.get("error") or {})
     return Output(
@@ -205,12 +215,9 @@ def compile_output(operation: Operation, validation: str) -> Output:
         text=None if said in ("json", "none") else mapper("text"),
         silent=said == "none",
         errors={
-            part: _compile(tree, f"output_mapping.error.{part}") for part, tree in errors.items()
+            part: compile_mapping(tree, f"output_mapping.error.{part}", names)
+            for part, tree in errors.items()
         },
         validator=validator,
         validation=validation,
     )
-
-
-def _compile(tree: object, path: str) -> Mapper:
-    return compile_mapping(tree, path, OUTPUT_NAMES)

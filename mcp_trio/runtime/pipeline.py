@@ -16,7 +16,7 @@ import trio
 from mcp_trio.catalog.operation import Operation
 from mcp_trio.errors import MCPError, UnauthorizedError
 from mcp_trio.json_schema import Validator
-from mcp_trio.runtime.adapters.base import Answer, Plan, Send
+from mcp_trio.runtime.adapters.base import Answer, Call, Plan, Send
 from mcp_trio.runtime.connections import Connection
 from mcp_trio.runtime.mapping import MappingError, check_context
 from mcp_trio.runtime.output import Output
@@ -75,7 +75,10 @@ class CompiledOperation:
         self._validate(arguments)
         inputs = self._inputs(context, arguments)
         check_context(inputs, "input_mapping")
-        answer = await self._send(self.plan.prepare(inputs))
+        call = Call(
+            request_id=context.request_id, principal=context.principal, report=context.progress
+        )
+        answer = await self._send(self.plan.prepare(inputs, call))
         return self.output.deliver(answer, arguments, self._mask)
 
     @property

@@ -38,8 +38,8 @@ class Retry:
     """Seconds; an upstream that asks to wait longer is not asked again by this call."""
 
 
-_DEFAULTS = Connection(name="", base_url="http://none.invalid")
-"""Where the defaults of operations without a connection come from; nothing is ever sent there."""
+_DEFAULTS = Connection(name="")
+"""Where the defaults of operations without a connection come from."""
 
 
 @attrs.frozen(kw_only=True)

@@ -206,6 +206,15 @@ class Dispatcher:
         """Whether it has ended; nothing can be sent any more."""
         return self._closed is not None
 
+    def check_open(self) -> None:
+        """Insist that something can be sent.
+
+        Raises:
+            TransportClosedError, TransportError: it has not begun, or has ended.
+        """
+        if self._closed is not None or self._nursery is None:
+            raise self._closed_error()
+
     def statistics(self) -> SessionStatistics:
         """Count what is going on."""
         return SessionStatistics(
@@ -494,7 +503,7 @@ class Dispatcher:
         if self._closed is not None or self._nursery is None:
             # A caller whose own scope was cancelled along with the session hears of that.
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise self._closed_error()
+            self.check_open()
         headers = None
         if self.stamp is not None and not isinstance(message, Batch | Malformed):
             headers = self.stamp.headers(message)
@@ -569,7 +578,7 @@ class Dispatcher:
                 result = await pending.wait(limit.idle, partial(self._asked_until, id_))
                 outcome = outcome_of(result)
                 return result
-            raise RequestTimeoutError(f"{method} was not answered within {limit.total} s")
+            raise RequestTimeoutError(f"{method} was not answered within {round(limit.total, 3)} s")
         except (MCPError, EncodeError) as error:
             reason = "timeout" if isinstance(error, RequestTimeoutError) else reason
             outcome = "error"

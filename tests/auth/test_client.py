@@ -1,7 +1,5 @@
 """A whole client against a server that wants tokens, over sockets, in both eras."""
 
-from contextlib import asynccontextmanager
-
 import httpx2
 import pytest
 import trio
@@ -10,50 +8,9 @@ import mcp_trio
 from mcp_trio.auth import BearerToken, ClientCredentials, LoopbackRedirect, OAuth
 from mcp_trio.errors import ConfigurationError, ErrorCode
 from mcp_trio.transports.http_sse import HTTPSSETransport
-from tests.auth.world import World
-from tests.http.serving_tools import read_body, served
+from tests.auth.guarded import guarded
 
 REVISIONS = ("2026-07-28", "2025-11-25")
-
-
-@asynccontextmanager
-async def guarded(**changes):
-    """An MCP server behind a guard; gives its world, which knows the URLs."""
-    server = mcp_trio.MCPServer("guarded")
-
-    @server.tool
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    inner = server.asgi_app()
-    world = None
-
-    async def app(scope, receive, send):
-        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        protected = scope["path"] in {"/mcp", "/sse", "/messages"}
-        if protected and world.refusal(headers) is None:
-            await inner(scope, receive, send)
-            return
-        url = f"{world.server}{scope['path']}"
-        body = await read_body(receive)
-        answer = world.refusal(headers) if protected else None
-        answer = answer or world.respond(scope["method"], url, headers, body)
-        await reply(send, *answer)
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(inner.run)
-        async with served(app) as port:
-            base = f"http://127.0.0.1:{port}"
-            world = World(server=base, url=f"{base}/mcp", issuer=base, **changes)
-            yield world
-        nursery.cancel_scope.cancel()
-
-
-async def reply(send, status, headers, body):
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-    pairs.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})
 
 
 def by_person(world):
@@ -173,3 +130,92 @@ async def test_a_token_of_the_programs_own_works_on_every_http_transport():
 def test_only_http_takes_tokens(target):
     with pytest.raises(ConfigurationError, match="auth"):
         mcp_trio.MCPClient(target, options=mcp_trio.ClientOptions(auth=BearerToken("t")))
+
+
+async def read(client):
+    return (await client.read_resource("who:///am-i")).contents[0].text
+
+
+async def test_nobody_gets_from_the_cache_what_was_answered_to_another_token():
+    async with guarded() as world:
+        world.tokens |= {"anns": [], "bobs": []}
+        now = "anns"
+        auth = BearerToken(lambda _url: now)
+        async with mcp_trio.MCPClient(world.url, options=options(auth, REVISIONS[0])) as client:
+            assert [await read(client), await read(client)] == ["Bearer anns"] * 2
+            assert world.reads == 1
+            now = "bobs"
+            assert [await read(client), await read(client)] == ["Bearer bobs"] * 2
+            assert world.reads == 2
+            now = "anns"
+            assert await read(client) == "Bearer anns"
+            assert world.reads == 3
+
+
+async def test_an_answer_to_one_who_is_no_longer_asking_is_not_kept():
+    async with guarded() as world:
+        world.tokens |= {"anns": [], "bobs": []}
+        script = []
+        auth = BearerToken(lambda _url: script.pop(0) if script else "anns")
+        async with mcp_trio.MCPClient(world.url, options=options(auth, REVISIONS[0])) as client:
+            # The look into the cache asks as ann, and the request itself is sent as bob.
+            script += ["anns", "bobs"]
+            assert await read(client) == "Bearer bobs"
+            assert script == []
+            assert [await read(client), await read(client)] == ["Bearer anns"] * 2
+            assert world.reads == 2
+
+
+async def test_a_refreshed_token_is_the_same_persons_and_a_new_login_may_be_anybodys():
+    async with guarded(expires_in=None) as world:
+        auth = by_person(world)
+        async with mcp_trio.MCPClient(world.url, options=options(auth, REVISIONS[0])) as client:
+            assert await read(client) == "Bearer access-1"
+            world.tokens.pop("access-1")
+            await client.call_tool("add", {"a": 1, "b": 2})
+            assert (world.forms[-1]["grant_type"], len(world.visits)) == ("refresh_token", 1)
+            assert (await read(client), world.reads) == ("Bearer access-1", 1)
+            world.tokens.pop("access-2")
+            world.refreshes.clear()
+            await client.call_tool("add", {"a": 1, "b": 2})
+            assert len(world.visits) == 2
+            assert (await read(client), world.reads) == ("Bearer access-3", 2)
+
+
+async def test_of_credentials_that_tell_nobody_apart_nothing_private_is_kept():
+    class Own(httpx2.Auth):
+        def auth_flow(self, request):
+            request.headers["authorization"] = "Bearer mine"
+            yield request
+
+    class Mine:
+        patience = 1.0
+
+        def bind(self, url):
+            return Own()
+
+    async with guarded() as world:
+        world.tokens["mine"] = []
+        async with mcp_trio.MCPClient(world.url, options=options(Mine(), REVISIONS[0])) as client:
+            await read(client)
+            await read(client)
+            assert world.reads == 2
+
+
+async def test_credentials_that_do_not_come_cost_the_time_of_the_call():
+    async with guarded() as world:
+        world.tokens["mine"] = []
+        hang = False
+
+        async def supply(_url):
+            if hang:
+                await trio.sleep_forever()
+            return "mine"
+
+        chosen = options(BearerToken(supply), REVISIONS[0])
+        async with mcp_trio.MCPClient(world.url, options=chosen) as client:
+            hang = True
+            with pytest.raises(mcp_trio.RequestTimeoutError):
+                await client.read_resource("who:///am-i", timeout=0.1)
+            hang = False
+            assert await read(client) == "Bearer mine"

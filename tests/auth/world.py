@@ -76,6 +76,8 @@ class World:
     answer: dict[str, str | None] = attrs.field(factory=dict)
     """Changes to what the person brings back."""
     made: int = 0
+    serves_consent: bool = False
+    """Whether the authorization endpoint is there for browsers, where everybody consents."""
 
     def __attrs_post_init__(self) -> None:
         self.pages[f"{self.server}{PRM}/mcp"] = {
@@ -139,6 +141,8 @@ class World:
                 return 201, {}, json.dumps(self.registration).encode()
             case "POST", "token":
                 return self._token(headers, body)
+            case "GET", "authorize" if self.serves_consent:
+                return 302, {"location": self.consent(url)}, b""
         return 404, {}, b"not here"
 
     def refusal(self, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes] | None:

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import trio
 
+from mcp_trio.abc import RawEntry, Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import Operation, OperationError
-from mcp_trio.catalog.registries.base import RawEntry, Reading, RegistryError, Trouble
 from mcp_trio.wire import CallToolResult, TextContent
 
 
@@ -109,18 +109,19 @@ class MemoryRegistry:
     async def change_token(self) -> str:
         self.tokens += 1
         await self._ask()
-        return str(self.counter)
+        return f"memory:{self.counter}"
 
     async def read(self, since: str | None) -> Reading:
         self.reads += 1
         await self._ask()
-        after = 0 if since is None else int(since)
+        kind, _, counter = (since or "").rpartition(":")
+        after = int(counter) if kind == "memory" else 0
         ids = [i for i, at in self.changed_at.items() if at > after]
         return Reading(
-            token=str(self.counter),
+            token=f"memory:{self.counter}",
             entries=tuple(entry(self.rows[i]) for i in ids if self.rows[i] is not None),
-            removed=() if since is None else tuple(i for i in ids if self.rows[i] is None),
-            complete=since is None,
+            removed=tuple(i for i in ids if self.rows[i] is None) if kind == "memory" else (),
+            complete=kind != "memory",
         )
 
     async def aclose(self) -> None:

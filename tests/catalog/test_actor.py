@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from mcp_trio.abc import RegistryError, Trouble
 from mcp_trio.catalog.actor import CatalogActor
-from mcp_trio.catalog.registries.base import RegistryError, Trouble
 from mcp_trio.catalog.snapshot import Fault
 
 

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.catalog.operation import VIEW_KEYS, OperationError, parse
+from mcp_trio.catalog.operation import (
+    MAX_FAULTS,
+    VIEW_KEYS,
+    OperationError,
+    find_faults,
+    parse,
+)
 from mcp_trio.wire import ToolAnnotations
 from mcp_trio.wire.converter import to_wire
 from mcp_trio.wire.revisions import R2026_07_28
@@ -63,7 +69,8 @@ def test_every_key_is_required(view, key):
         ({**REST, "target": {**REST["target"], "path": "/a?b"}}, "target.path: "),
         ({**REST, "target": {**REST["target"], "path": "/a b"}}, "target.path: "),
         ({**REST, "target": {**REST["target"], "connection": ""}}, "target.connection: "),
-        ({"protocol": "soap"}, "protocol: must be one of"),
+        ({"protocol": "SOAP"}, "protocol: must match"),
+        ({"protocol": 1}, "protocol: must match"),
         ({"operation_id": ""}, "operation_id: "),
         ({"operation_id": "x" * 201}, "operation_id: "),
         ({"operation_id": 5}, "operation_id: "),
@@ -103,6 +110,56 @@ def test_every_key_is_required(view, key):
 def test_anything_else_is_refused_with_its_place(view, changes, place):
     with pytest.raises(OperationError, match=place):
         parse(view(**changes))
+
+
+def test_all_faults_of_a_view_are_told_at_once_in_its_order(view):
+    made = view(
+        **{**REST, "target": {"connection": "", "method": "FETCH", "auth": 1}},
+        name="a b",
+        input_schema={"type": "array"},
+        execution_config={"timeout_ms": {"total": 0, "read": 1}, "retry": {"on": [200, "x"]}},
+        ui={},
+    )
+    found = find_faults(made)
+    assert [(fault.place, fault.key) for fault in found] == [
+        ("", "ui"),
+        ("name", None),
+        ("input_schema", None),
+        ("execution_config.timeout_ms", "read"),
+        ("execution_config.timeout_ms.total", None),
+        ("execution_config.retry.on[0]", None),
+        ("execution_config.retry.on[1]", None),
+        ("target", "auth"),
+        ("target", None),
+        ("target.connection", None),
+        ("target.method", None),
+    ]
+    with pytest.raises(OperationError) as caught:
+        parse(made)
+    assert str(caught.value) == str(found[0])
+
+
+def test_a_sound_view_has_no_faults_and_a_hopeless_one_has_a_bounded_number(view):
+    assert find_faults(view()) == []
+    assert len(find_faults(view(**{f"k{n}": n for n in range(MAX_FAULTS * 2)}))) == MAX_FAULTS
+    for nonsense in ([], "a", None, 5):
+        assert [str(fault) for fault in find_faults(nonsense)] == ["must be an object"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "place"),
+    [
+        ({"styles": {"query": {"a": {"style": "matrix"}}}}, "target.styles.query.a.style: "),
+        ({"styles": {"path": {"a": {}}}}, "target.styles.path.a: misses 'style'"),
+        ({"styles": {"trailer": {}}}, "target.styles: unknown key 'trailer'"),
+        ({"styles": {"query": {"a": {"style": "form", "explode": 1}}}}, "explode: "),
+        ({"media_type": "json"}, "target.media_type: "),
+        ({"media_type": "a/b\r\nX: y"}, "target.media_type: "),
+    ],
+)
+def test_styles_and_media_types_are_openapis(view, extra, place):
+    with pytest.raises(OperationError, match=place):
+        parse(view(**{**REST, "target": {**REST["target"], **extra}}))
 
 
 @pytest.mark.parametrize(

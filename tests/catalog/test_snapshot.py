@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_trio.catalog.registries.base import RawEntry, Reading
+from mcp_trio.abc import RawEntry, Reading
 from mcp_trio.catalog.snapshot import Fault, Snapshot
 
 

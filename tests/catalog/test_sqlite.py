@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import subprocess
+import sys
+import tempfile
 import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import apsw
 import pytest
 import trio
 
+from mcp_trio.abc import RegistryError, Trouble
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.operation import OperationError
-from mcp_trio.catalog.registries.base import RegistryError, Trouble
+from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS
 from mcp_trio.catalog.registries.schema import (
-    VIEW_COLUMNS,
+    HISTORY,
+    LAYOUT,
     create_registry,
+    layout_of,
+    migrate,
     open_for_writing,
     publish,
     seed,
     withdraw,
 )
-from mcp_trio.catalog.registries.sqlite import MAX_VIEW_BYTES, SqliteRegistry
+from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.testing import check_registry
 
 
 @pytest.fixture
@@ -49,6 +59,35 @@ def ids(reading):
     return sorted(entry.operation_id for entry in reading.entries)
 
 
+async def test_it_passes_the_battery(tmp_path):
+    await check_registry(lambda: published_in_sqlite(tmp_path))
+
+
+@asynccontextmanager
+async def published_in_sqlite(folder):
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        yield PublishedInSqlite(Path(place) / "registry.db")
+
+
+class PublishedInSqlite:
+    def __init__(self, path):
+        self.path = path
+        create_registry(path)
+        self.registry = SqliteRegistry(path)
+
+    async def publish(self, *views):
+        await trio.to_thread.run_sync(publish, self.path, *views)
+
+    async def withdraw(self, *ids):
+        await trio.to_thread.run_sync(withdraw, self.path, *ids)
+
+    async def hide(self):
+        self.path.rename(self.path.with_suffix(".hidden"))
+
+    async def show(self):
+        self.path.with_suffix(".hidden").rename(self.path)
+
+
 async def test_what_is_published_is_read_as_it_was_written(registry, path, view):
     rich = view("a", output_schema={"type": "object"}, tool_description={"text": "é", "tags": []})
     publish(path, rich, view("b"))
@@ -67,7 +106,7 @@ async def test_plain_sql_moves_the_token_once_for_each_row(registry, sql):
     third = await registry.change_token()
     sql("DELETE FROM operations")
     fourth = await registry.change_token()
-    assert [int(t.rpartition(":")[2]) for t in (first, second, third, fourth)] == [0, 1, 2, 3]
+    assert [int(t.split(":")[1]) for t in (first, second, third, fourth)] == [0, 1, 2, 3]
     assert (await registry.read(None)).token == fourth
 
 
@@ -401,3 +440,173 @@ def test_seeding_again_replaces_and_keeps_what_editors_wrote(path, sql, view):
     publish(path, view("a", name="z"))
     assert sql("SELECT name, status, ui FROM operations") == [("z", "published", "kept")]
     assert json.loads(sql("SELECT input_schema FROM operations")[0][0]) == {"type": "object"}
+
+
+async def test_a_restored_backup_that_was_written_on_is_read_completely(tmp_path, path, sql, view):
+    publish(path, view("a"), view("b"))
+    backup = sql("PRAGMA wal_checkpoint(TRUNCATE)") and path.read_bytes()
+    publish(path, view("c"))
+    registry = SqliteRegistry(path)
+    base = await registry.read(None)
+    await registry.aclose()
+    # The same registry by its id, and as many changes as before or more, but other ones.
+    restored = tmp_path / "restored.db"
+    restored.write_bytes(backup)
+    withdraw(restored, "a")
+    publish(restored, view("d"))
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / f"registry.db{suffix}").unlink(missing_ok=True)
+    opened = apsw.Connection(str(restored))
+    opened.pragma("wal_checkpoint(TRUNCATE)")
+    opened.close()
+    restored.replace(path)
+    assert await registry.change_token() != base.token
+    reading = await registry.read(base.token)
+    assert (ids(reading), reading.complete) == (["b", "d"], True)
+    await registry.aclose()
+
+
+async def test_only_so_many_stamps_are_kept(registry, path, sql, view):
+    publish(path, view("a"))
+    first, early = await registry.read(None), await registry.change_token()
+    sql(f"UPDATE registry_state SET counter = counter + {HISTORY}")
+    sql("UPDATE operations SET ui = 'x'")
+    # The first stamp is out of the window, and so its token is no longer known.
+    assert sql("SELECT count(*) FROM registry_history") == [(1,)]
+    assert (await registry.read(early)).complete
+    assert (await registry.read(None)).entries == first.entries
+
+
+OLD = (Path(__file__).parent / "layout_1.sql").read_text()
+
+
+@pytest.fixture
+def old_path(tmp_path):
+    where = tmp_path / "old.db"
+    connection = apsw.Connection(str(where))
+    connection.pragma("journal_mode", "wal")
+    connection.execute(OLD)
+    connection.execute(
+        "INSERT INTO operations (operation_id, name, protocol, status, ui) VALUES "
+        "('a', 'a', 'static', 'published', 'kept'), ('b', 'b', 'static', 'draft', NULL)"
+    )
+    connection.close()
+    return where
+
+
+async def test_an_old_layout_is_refused_with_what_to_do_and_read_after_migrating(old_path, view):
+    registry = SqliteRegistry(old_path)
+    await refuses(registry, Trouble.SCHEMA, "has layout 1 and is to be migrated to 2: .*migrate")
+    assert migrate(old_path) == 1
+    assert migrate(old_path) == LAYOUT
+    base = await registry.read(None)
+    assert ids(base) == ["a"]
+    publish(old_path, view("c"))
+    withdraw(old_path, "a")
+    reading = await registry.read(base.token)
+    assert (ids(reading), reading.removed, reading.complete) == (["c"], ("a",), False)
+    await registry.aclose()
+
+
+async def test_a_migrated_registry_has_the_tables_of_a_new_one(old_path, path, view):
+    migrate(old_path)
+    shapes = []
+    for where in (old_path, path):
+        connection = open_for_writing(where)
+        columns = {
+            table: sorted(
+                (name, kind, bool(required))
+                for _, name, kind, required, *_ in connection.execute(f"PRAGMA table_info({table})")
+            )
+            for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type='table'")
+        }
+        triggers = sorted(
+            (name, " ".join(text.split()))
+            for name, text in connection.execute(
+                "SELECT name, sql FROM sqlite_schema WHERE type != 'table' AND sql > ''"
+            )
+        )
+        shapes.append((columns, triggers, layout_of(connection)))
+        connection.close()
+    assert shapes[0] == shapes[1]
+
+
+async def test_a_reader_of_the_old_layout_reads_the_new_one(old_path):
+    migrate(old_path)
+    connection = open_for_writing(old_path)
+    # What a service of the time asks for.
+    assert list(connection.execute("SELECT format, counter FROM registry_state"))
+    assert list(connection.execute("SELECT operation_id FROM operation_changes WHERE revision > 0"))
+    connection.close()
+
+
+def test_migrating_what_is_no_registry_changes_nothing(tmp_path):
+    where = tmp_path / "foreign.db"
+    connection = apsw.Connection(str(where))
+    connection.execute("CREATE TABLE registry_state (format, counter)")
+    with pytest.raises(apsw.SQLError):
+        migrate(where)
+    assert [row[1] for row in connection.execute("PRAGMA table_info(registry_state)")] == [
+        "format",
+        "counter",
+    ]
+    connection.close()
+
+
+WRITER = """
+import apsw, sys
+connection = apsw.Connection(sys.argv[1])
+connection.set_busy_timeout(0)  # whoever holds it up makes it fail
+print("ready", flush=True)
+for number in range(int(sys.argv[2])):
+    connection.execute("BEGIN IMMEDIATE")
+    for name in ("a", "b"):
+        connection.execute(
+            "UPDATE operations SET tool_description = ? WHERE operation_id = ?",
+            (f"v{number}", name),
+        )
+        connection.execute("SELECT count(*) FROM operations").fetchall()
+    connection.execute("COMMIT")
+    if number % 20 == 0:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+print("done", flush=True)
+"""
+
+
+async def test_a_busy_publisher_in_another_process_is_never_held_up_and_never_seen_half_way(
+    registry, path, view
+):
+    publish(path, view("a"), view("b"))
+    known = {e.operation_id: e.view for e in (await registry.read(None)).entries}
+    token = None
+    async with trio.open_nursery() as nursery:
+        command = [sys.executable, "-c", WRITER, str(path), "300"]
+        process = await nursery.start(
+            functools.partial(trio.run_process, command, stdout=subprocess.PIPE)
+        )
+        said = b""
+        readings = 0
+        with trio.fail_after(60):
+            while b"ready" not in said:
+                said += await process.stdout.receive_some()
+            finished = False
+            while not finished:
+                finished = process.poll() is not None
+                reading = await registry.read(token)
+                readings += 1
+                token = reading.token
+                known.update({e.operation_id: e.view for e in reading.entries})
+                assert len({view["tool_description"] for view in known.values()}) == 1
+    assert readings > 1
+    assert process.returncode == 0
+    assert known["a"]["tool_description"] == "v299"
+
+
+async def test_between_looks_nothing_is_held_so_the_log_can_be_emptied(registry, path, sql, view):
+    publish(path, view("a"))
+    await registry.read(None)
+    await registry.change_token()
+    [(busy, _, _)] = sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert busy == 0
+    sql("BEGIN EXCLUSIVE")
+    sql("COMMIT")

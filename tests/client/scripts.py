@@ -30,6 +30,8 @@ class Script:
         self.heard = []
         self.asked = []
         self.told = []
+        self.said = []
+        """What the client answered."""
 
     def count(self, method):
         return [request.method for request in self.asked].count(method)
@@ -41,6 +43,8 @@ class Script:
                 self.heard.append(message)
                 if isinstance(message, Notification):
                     self.told.append(message)
+                if isinstance(message, Result | Error):
+                    self.said.append(message)
                 if isinstance(message, Request):
                     self.asked.append(message)
                     await self._answer(message)

@@ -2,8 +2,11 @@
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio import ClientCallbacks, RequestTimeoutError
+from mcp_trio.client.answers import MAX_QUESTIONS
+from mcp_trio.errors import ProtocolError
 from mcp_trio.wire.elicitation import ElicitResult
 from tests.client.scripts import scripted
 
@@ -127,3 +130,47 @@ async def test_a_deadline_that_falls_together_with_an_answer_is_a_timeout(autoju
     async with scripted(answers, callbacks=ClientCallbacks(elicitation=fill)) as (client, _):
         with pytest.raises(RequestTimeoutError):
             await client.call_tool("x", timeout=10)
+
+
+ASKED = {
+    "elicitation/create": {"message": "m", "requestedSchema": FORM},
+    "a page": {"mode": "url", "message": "m", "url": "https://example.invalid/"},
+    "sampling/createMessage": {"messages": [], "maxTokens": 1},
+    "roots/list": {},
+}
+
+
+@pytest.mark.parametrize("given", [None, True, "yes", 5, (), [5]], ids=repr)
+@pytest.mark.parametrize("what", ASKED)
+async def test_what_a_callback_gives_is_an_answer_only_if_it_is_one(what, given):
+    if what == "roots/list" and given == ():
+        return  # no places at all, which is an answer
+    callbacks = ClientCallbacks(
+        elicitation=lambda _: given,
+        elicitation_url=lambda _: given,
+        sampling=lambda _: given,
+        roots=lambda: given,
+    )
+    method = "elicitation/create" if what == "a page" else what
+    request = {"method": method, "params": ASKED[what]}
+    round_ = {"resultType": "input_required", "inputRequests": {"a": request}}
+    async with scripted({"tools/call": Rounds(round_)}, callbacks=callbacks) as (client, script):
+        with pytest.raises(TypeError):
+            await client.call_tool("x")
+        assert script.count("tools/call") == 1
+    async with scripted({}, callbacks=callbacks, revisions=("2025-11-25",)) as (_, script):
+        await script.peer.ask("mine", method, ASKED[what])
+        await trio.testing.wait_all_tasks_blocked()
+        (answer,) = script.said
+        assert (answer.id, answer.code) == ("mine", -32603)
+
+
+async def test_the_questions_of_a_round_are_bounded():
+    asked = []
+    questions = {str(number): question("m") for number in range(MAX_QUESTIONS + 1)}
+    round_ = {"resultType": "input_required", "inputRequests": questions}
+    callbacks = ClientCallbacks(elicitation=asked.append)
+    async with scripted({"tools/call": Rounds(round_)}, callbacks=callbacks) as (client, _):
+        with pytest.raises(ProtocolError, match="1001 questions at once"):
+            await client.call_tool("x")
+    assert asked == []

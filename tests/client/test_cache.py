@@ -12,6 +12,7 @@ from mcp_trio import (
     RequestTimeoutError,
 )
 from mcp_trio.client.cache import CacheOptions, ResponseCache
+from mcp_trio.client.targets import Lines
 from mcp_trio.errors import TransportError
 from mcp_trio.jsonrpc.messages import Error, Notification
 from mcp_trio.wire.resources import ReadResourceResult
@@ -25,7 +26,8 @@ class Asking:
 
     def __init__(self, **options):
         self.who = "ann"
-        self.cache = ResponseCache(CacheOptions(principal=lambda: self.who, **options))
+        chosen = CacheOptions(principal=lambda: self.who, **options)
+        self.cache = ResponseCache(chosen, Lines(MCPServer("any")))
         self.asked = 0
         self.answer = {"ttlMs": 1000, "cacheScope": "public"}
         self.error = None

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio import (
     ClientCallbacks,
@@ -207,6 +208,25 @@ async def test_the_total_is_for_both_tries_of_a_call_refused_for_its_headers(aut
         assert (script.count("tools/call"), script.count("tools/list")) == (1, 1)
 
 
+async def test_a_number_of_the_servers_own_never_makes_a_call_run_twice():
+    answers = {
+        "tools/call": lambda request: Error(request.id, -32020, "paid, and then it broke"),
+        "tools/list": {"tools": []},
+    }
+    async with scripted(answers, revisions=(R2025_11_25,)) as (client, script):
+        with pytest.raises(RemoteError, match="paid"):
+            await client.call_tool("pay")
+        assert (script.count("tools/call"), script.count("tools/list")) == (1, 0)
+
+
+async def test_a_server_without_a_list_is_told_of_by_its_first_refusal():
+    answers = {"tools/call": lambda request: Error(request.id, -32020, "Header mismatch")}
+    async with scripted(answers) as (client, script):
+        with pytest.raises(RemoteError, match="Header mismatch"):
+            await client.call_tool("x")
+        assert (script.count("tools/call"), script.count("tools/list")) == (1, 1)
+
+
 # -- structured content ------------------------------------------------------------
 
 
@@ -262,6 +282,32 @@ async def test_the_schema_that_was_listed_last_counts():
         await client.list_tools()
         await client.call_tool("measure")
         script.answers["tools/list"] = tool(None)
+        await client.list_tools()
+        await client.call_tool("measure")
+
+
+@both_eras
+async def test_a_promise_holds_until_the_tools_are_others(revision):
+    answers = {
+        "tools/list": tool(LENGTH),
+        "tools/call": {"content": [], "structuredContent": {"cm": "x"}},
+    }
+    async with scripted(answers, revisions=(revision,)) as (client, script):
+
+        async def promised():
+            await client.list_tools()
+            with pytest.raises(ProtocolError):
+                await client.call_tool("measure")
+
+        await promised()
+        await script.notice("notifications/tools/list_changed")
+        await trio.testing.wait_all_tasks_blocked()
+        await client.call_tool("measure")
+        await promised()
+        client.forget()
+        await client.call_tool("measure")
+        await promised()
+        script.answers["tools/list"] = {"tools": [{"name": "measure"}]}  # broken, so left out
         await client.list_tools()
         await client.call_tool("measure")
 

@@ -9,11 +9,17 @@ import trio.testing
 from mcp_trio import ClientCallbacks, ClientOptions, MCPClient, MCPServer, RemoteError
 from mcp_trio.client.listening import MISSED, STEADY, Changes, wait_before
 from mcp_trio.engine.backoff import Backoff
-from mcp_trio.errors import MethodNotFoundError, OverloadedError, TransportError
+from mcp_trio.errors import (
+    MethodNotFoundError,
+    OverloadedError,
+    TransportClosedError,
+    TransportError,
+)
 from mcp_trio.jsonrpc.messages import Error, Notification, Result
 from mcp_trio.wire.notices import SubscriptionFilter
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.client.scripts import scripted
+from tests.scenarios.test_cancel_anywhere import cancelled_after
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 LISTEN = "subscriptions/listen"
@@ -174,6 +180,22 @@ async def test_a_listener_whose_line_is_closed_hears_of_that(revision, streams):
                 await anext(changes)
 
 
+@both_eras
+async def test_nobody_listens_to_a_line_that_is_closed(revision, streams):
+    client = MCPClient(MCPServer("any"), options=ClientOptions(revisions=(revision,)))
+    async with client:
+        pass
+    with pytest.raises(TransportClosedError):
+        async with client.listen():
+            raise AssertionError("there is nobody to listen to")
+    async with scripted({LISTEN: streams}, revisions=(revision,)) as (client, script):
+        await script.peer.transport.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(TransportError):
+            async with client.listen():
+                raise AssertionError("there is nobody to listen to")
+
+
 async def test_several_resources_and_what_is_inside_of_them(streams):
     async with scripted({LISTEN: streams}) as (client, script):
         streams.script = script
@@ -268,6 +290,43 @@ async def test_a_resource_is_given_up_however_the_block_ends(autojump_clock, how
             with trio.move_on_after(1):
                 async with client.listen(resource="a:b"):
                     await trio.sleep_forever()
+        assert script.count("resources/unsubscribe") == 1
+
+
+async def test_listening_can_be_cancelled_at_any_step_and_nothing_stays_subscribed():
+    answers = {"resources/subscribe": {}, "resources/unsubscribe": {}}
+    async with scripted(answers, revisions=("2025-11-25",)) as (client, script):
+
+        async def listen():
+            async with client.listen(resource=["a:b", "a:c"]):
+                await trio.lowlevel.checkpoint()
+
+        step = 1
+        while await cancelled_after(step, listen):
+            await trio.testing.wait_all_tasks_blocked()
+            subscribed = set()
+            for request in script.asked:
+                if request.method == "resources/subscribe":
+                    subscribed.add(request.params["uri"])
+                if request.method == "resources/unsubscribe":
+                    subscribed.discard(request.params["uri"])
+            assert subscribed == set()
+            script.asked.clear()
+            step += 1
+        assert step > 10
+
+
+async def test_a_cancelled_subscriber_takes_nothing_from_another_one():
+    answers = {"resources/subscribe": {}, "resources/unsubscribe": {}}
+    async with scripted(answers, revisions=("2025-11-25",)) as (client, script):
+        await client.subscribe("a:b")
+        script.answers["resources/subscribe"] = lambda request: None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.subscribe, "a:b")
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert script.count("resources/unsubscribe") == 0
+        await client.unsubscribe("a:b")
         assert script.count("resources/unsubscribe") == 1
 
 

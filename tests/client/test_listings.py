@@ -1,8 +1,12 @@
 """The four listings: pages, walks, and entries that break the rules (K1; CASES 62 and 63)."""
 
+import itertools
+
 import pytest
 
 from mcp_trio import ClientOptions, MCPClient, MCPError, MCPServer, ServerOptions
+from mcp_trio.client.listings import MAX_IDLE
+from mcp_trio.errors import ProtocolError
 from mcp_trio.wire import REVISIONS
 from tests.client.scripts import scripted
 
@@ -81,6 +85,21 @@ async def test_an_empty_cursor_is_a_cursor_and_a_circle_is_noticed(method):
                 raise AssertionError("there is nothing")
     cursors = [r.params.get("cursor") for r in script.asked if r.method == method]
     assert cursors == [None, "", "next"]
+
+
+@each_list
+async def test_pages_that_bring_nothing_come_to_an_end(method):
+    key = LISTS[method][0]
+    numbers = itertools.count()
+
+    def page(request):
+        return {key: [], "nextCursor": f"{next(numbers)}"}
+
+    async with scripted({method: page}) as (client, _):
+        with pytest.raises(ProtocolError, match="brought nothing"):
+            async for _ in walks(client)[method]():
+                raise AssertionError("there is nothing")
+    assert next(numbers) == MAX_IDLE
 
 
 @each_list

@@ -153,6 +153,14 @@ def test_absent_null_and_structured_arguments_have_no_header(arguments: dict[str
     assert build(found(), arguments) == {}
 
 
+@pytest.mark.parametrize("value", ["half a pair \ud800", 10**5000, -(10**5000)], ids="abc")
+def test_what_cannot_be_written_has_no_header_and_is_no_fault_here(value: object) -> None:
+    for kind in ("string", "integer"):
+        annotations = found(kind)
+        assert build(annotations, {"a": value}) == {}
+        assert mismatch(annotations, {"a": value}, {}) is None
+
+
 @pytest.mark.parametrize("arguments", [{}, {"a": None}, {"a": 5}, {"a": {"b": None}}])
 def test_a_broken_path_has_no_header(arguments: dict[str, Any]) -> None:
     item = found("string", "a", "b")

@@ -14,7 +14,8 @@ import trio
 from mcp_trio.catalog.operation import parse
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.stages import ERROR_KEY
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import demand
@@ -193,7 +194,7 @@ def view():
 class Bench:
     """Compiles and calls operations against one connection named `crm`."""
 
-    connection: Connection
+    connection: HttpConnection
     connections: Connections
     compiler: Compiler
 
@@ -213,7 +214,7 @@ class Bench:
 @pytest.fixture
 def make_bench():
     def make(base_url: str, *, sockets=None, resolver=None, **options: object) -> Bench:
-        connection = Connection(name="crm", base_url=base_url, **options)
+        connection = HttpConnection(name="crm", base_url=base_url, **options)
         extra = {} if resolver is None else {"resolver": resolver}
         connections = Connections([connection], network=sockets, **extra)
         return Bench(connection, connections, Compiler(connections, chance=lambda: 1.0))

@@ -14,7 +14,8 @@ from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.schema import create_registry, open_for_writing, publish
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Auth, Connection, Connections
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_connection import Auth, HttpConnection, http_client
 from mcp_trio.secrets import Secret
 
 
@@ -89,7 +90,7 @@ async def test_a_handshake_that_hangs_meets_the_connect_deadline(make_bench, fai
     bench = make_bench(f"https://127.0.0.1:{listeners[0].socket.getsockname()[1]}")
     async with bench.connections:
         # The first use reads the authorities from disk; that is not what is timed here.
-        bench.connections.client(bench.connection)
+        http_client(bench.connections, bench.connection)
         config = {"timeout_ms": {"connect": 100}}
         _, told = failure(await bench.call(execution_config=config))
         assert (told["sub"], told["code"]) == ("timeout", "connect")
@@ -144,7 +145,7 @@ def serving(upstream, tmp_path):
         path = tmp_path / "registry.db"
         create_registry(path)
         publish(path, *views)
-        connection = Connection(
+        connection = HttpConnection(
             name="crm", base_url=upstream.url, auth=Auth(kind="bearer", secret=Secret(CANARY))
         )
         async with Connections([connection]) as connections, trio.open_nursery() as nursery:

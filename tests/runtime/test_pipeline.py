@@ -12,7 +12,8 @@ from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
 from mcp_trio.runtime.adapters.base import Plan
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Auth, Connection, Connections
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_connection import Auth, HttpConnection
 from mcp_trio.runtime.stages import clean
 from mcp_trio.secrets import Secret, mask
 
@@ -97,10 +98,11 @@ async def test_a_missing_scope_is_refused_as_unauthorized(bench):
 class Broken:
     """An adapter with a bug."""
 
-    needs_connection = False
+    connection_type = None
+    output_names = ("status", "headers", "body", "args")
 
     def compile(self, operation, connection, settings):
-        def prepare(_context):
+        def prepare(_context, _call):
             async def send():
                 await trio.lowlevel.checkpoint()
                 raise KeyError("very-secret")
@@ -235,7 +237,7 @@ def test_arguments_of_an_open_ended_schema_are_not_second_guessed(bench):
 )
 def test_a_connection_that_cannot_work_is_a_configuration_error(options):
     with pytest.raises(ConfigurationError) as caught:
-        Connection(name="crm", **options)
+        HttpConnection(name="crm", **options)
     assert "s3cr" not in str(caught.value)
     assert "pw" not in str(caught.value)
 
@@ -251,7 +253,7 @@ def test_auth_and_its_secret_go_together():
 
 
 def test_connections_have_unique_names():
-    one = Connection(name="crm", base_url="http://x")
+    one = HttpConnection(name="crm", base_url="http://x")
     with pytest.raises(ConfigurationError, match="twice"):
         Connections([one, one])
 

@@ -10,7 +10,8 @@ import pytest
 import trio
 
 from mcp_trio.catalog.operation import OperationError
-from mcp_trio.runtime.connections import Auth, NetworkPolicy
+from mcp_trio.network_guard import NetworkPolicy
+from mcp_trio.runtime.http_connection import Auth
 from mcp_trio.secrets import Secret
 
 POST = {"connection": "crm", "method": "POST", "path": "/leads/{id}"}

@@ -39,7 +39,8 @@ from mcp_trio.events import (
 )
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from mcp_trio.wire.roots import Root
 from tests.http.tools import make_server
@@ -157,7 +158,9 @@ async def test_a_catalog_with_its_refreshes_and_calls(tmp_path, books_are_closed
     publish(registry, CREATE_LEAD, GET_PROFILE)
     async with trio.open_nursery() as upstream:
         (url,) = await upstream.start(HTTPService(DemoUpstream()).run, "127.0.0.1", 0)
-        definition = Connection(name="demo", base_url=url, vars={"tenant": "t"}, max_connections=1)
+        definition = HttpConnection(
+            name="demo", base_url=url, vars={"tenant": "t"}, max_connections=1
+        )
 
         async def scenario():
             connections = Connections([definition])
@@ -244,12 +247,17 @@ def _same(target):
         ("server", None, 1),
         ("server", R2025_11_25, 1),
         ("transport", None, 1),
+        ("transport", R2025_11_25, 1),
         ("unix", None, 1),
+        ("unix", R2025_11_25, 3),
         ("tcp", None, 1),
+        ("tcp", R2025_11_25, 3),
         ("ws", None, 2),
+        ("ws", R2025_11_25, 5),
         ("http", None, 3),
         ("sse", None, 7),
         ("program", None, 3),
+        ("program", R2025_11_25, 7),
         ("program that dies", None, 5),
     ],
     ids=lambda value: getattr(value, "date", value),

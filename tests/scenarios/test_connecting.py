@@ -6,8 +6,17 @@ from typing import Annotated
 import msgspec
 import pytest
 import trio
+import trio.testing
 
-from mcp_trio import ClientOptions, MCPClient, MCPError, MCPServer, RemoteError, ServerOptions
+from mcp_trio import (
+    ClientCallbacks,
+    ClientOptions,
+    MCPClient,
+    MCPError,
+    MCPServer,
+    RemoteError,
+    ServerOptions,
+)
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import (
     AlreadyConnectedError,
@@ -16,10 +25,11 @@ from mcp_trio.errors import (
     TransportError,
     VersionMismatchError,
 )
-from mcp_trio.jsonrpc.messages import Error, Request, Result
+from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.testing import MemoryTransport, ScriptedPeer
 from mcp_trio.transports.lines import LineTransport
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
+from mcp_trio.wire.roots import Root
 from tests.http.tools import make_server
 
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete"}
@@ -114,6 +124,95 @@ async def test_a_stateless_server_is_never_sent_initialize(autojump_clock, disco
     answers = {"server/discover": discover, "initialize": result(INITIALIZED)}
     with pytest.raises(kind):
         await _connect(answers)
+
+
+@pytest.mark.parametrize(
+    ("data", "probes"),
+    [
+        (None, 1),
+        (5, 1),
+        (["2025-11-25"], 1),
+        ({}, 1),
+        ({"supported": None}, 1),
+        ({"supported": "2025-11-25"}, 1),
+        ({"supported": {"2025-11-25": 1}}, 1),
+        ({"supported": [1, None, {}, "x" * 5000]}, 1),
+        ({"supported": ["2026-07-28"]}, 2),  # the same again, and so no third time
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+async def test_a_refusal_of_the_version_ends_soon_whatever_it_names(data, probes):
+    asked = []
+
+    def refuse(request):
+        asked.append(request)
+        return Error(request.id, -32022, "no", data)
+
+    with pytest.raises(VersionMismatchError) as caught:
+        await _connect({"server/discover": refuse, "initialize": result(INITIALIZED)})
+    assert len(str(caught.value)) < 300
+    assert len(asked) == probes
+
+
+async def test_an_answer_to_the_question_that_comes_too_late_changes_nothing(autojump_clock):
+    late = []
+
+    async def serve(peer):
+        late.append((await peer.hear(within=1000)).id)
+        await peer.hear(within=1000)  # the question is taken back
+        initialize = await peer.hear(within=1000)
+        await peer.say(Result(late[0], DISCOVERED))
+        await peer.say(Result(initialize.id, INITIALIZED))
+        await peer.say(Result(late[0], DISCOVERED))
+
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, ScriptedPeer(theirs))
+        async with MCPClient(ours) as client:
+            await trio.testing.wait_all_tasks_blocked()
+            assert client.revision is R2025_11_25
+            assert client.session.statistics().late_answers == 2  # counted, dropped
+    await theirs.aclose()
+
+
+class Impatient:
+    """A server that asks while it is still being told that the client is ready."""
+
+    def __init__(self):
+        self.says, self._says = trio.open_memory_channel(10)
+        self.answer = None
+
+    async def send(self, envelope):
+        await trio.lowlevel.checkpoint()
+        match envelope.message:
+            case Request(method="initialize") as request:
+                await self.says.send(Envelope(Result(request.id, INITIALIZED)))
+            case Notification(method="notifications/initialized"):
+                await self.says.send(Envelope(Request("mine", "roots/list", {})))
+                await trio.testing.wait_all_tasks_blocked()
+            case message:
+                self.answer = message
+
+    async def receive(self):
+        return await self._says.receive()
+
+    async def pump(self):
+        await trio.sleep_forever()
+
+    def abandon(self, request_id):
+        return False
+
+    async def aclose(self):
+        await self.says.aclose()
+        await self._says.aclose()
+
+
+async def test_a_server_may_ask_as_soon_as_it_hears_that_the_client_is_ready():
+    server = Impatient()
+    callbacks = ClientCallbacks(roots=lambda: [Root(uri="file:///a")])
+    options = ClientOptions(revisions=(R2025_11_25,))
+    async with MCPClient(server, callbacks=callbacks, options=options):
+        assert server.answer == Result("mine", {"roots": [{"uri": "file:///a"}]})
 
 
 async def test_a_forced_revision_is_not_probed_for():

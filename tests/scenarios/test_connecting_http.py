@@ -7,7 +7,13 @@ import pytest
 import trio
 
 from mcp_trio import ClientOptions, EraCache, MCPClient, MCPServer
-from mcp_trio.errors import MCPError, RemoteError, TransportError, UnauthorizedError
+from mcp_trio.errors import (
+    MCPError,
+    RemoteError,
+    RequestTimeoutError,
+    TransportError,
+    UnauthorizedError,
+)
 from mcp_trio.http.responses import respond
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.wire.revisions import R2024_11_05, R2025_11_25, R2026_07_28
@@ -190,6 +196,21 @@ async def test_a_silent_server_is_given_up_in_bounded_time(autojump_clock):
     with pytest.raises(MCPError, match="initialize was not answered"):
         await connect(fake, probe_timeout=10)
     assert 20 <= trio.current_time() - began < 25
+
+
+async def test_a_server_that_never_takes_the_end_of_the_handshake_is_given_up(autojump_clock):
+    class Stuck(Fake):
+        async def __call__(self, scope, receive, send):
+            if len(self.asked) == len(PROBE) + 1:
+                await trio.sleep_forever()
+            await super().__call__(scope, receive, send)
+
+    fake = Stuck(server_discover=bare(404), initialize=result(INITIALIZED))
+    began = trio.current_time()
+    autojump_clock.autojump_threshold = 0.1  # the requests travel on the clock of the wall
+    with pytest.raises(RequestTimeoutError, match="notifications/initialized was not taken"):
+        await connect(fake, probe_timeout=10)
+    assert 10 <= trio.current_time() - began < 15
 
 
 # -- the older transport ---------------------------------------------------------------

@@ -3,12 +3,12 @@
 Everything here runs in the caller's thread and blocks: it serves command lines, demos and
 tests. Anybody may publish with plain SQL instead; the triggers keep the books.
 
-`operations` holds one row per operation. Columns of the view are JSON text, except
-`operation_id`, `name` and `protocol`; a `tool_description` that does not begin with `{` or
-`"` is taken as the description itself. `registry_state` holds one row: the format, an id
-that tells two files apart, and a counter that grows with every change of `operations`.
-`operation_changes` says at which count each operation was last inserted, changed or deleted;
-a change without a row in `operations` is a deletion.
+`operations` holds one row per operation, with columns as `rows` has them. `registry_state`
+holds one row: the format, an id that tells two files apart, a counter that grows with every
+change of `operations`, and a stamp that is drawn anew each time. `operation_changes` says at
+which count each operation was last inserted, changed or deleted; a change without a row in
+`operations` is a deletion. `registry_history` has the stamp of each count: after a backup was
+restored and written on, the counts of before come again with other stamps.
 """
 
 from __future__ import annotations
@@ -18,31 +18,54 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, Self, cast
 
 import apsw
-import msgspec
 
-from mcp_trio.catalog.operation import FORMAT, OperationError, parse
+from mcp_trio.catalog.operation import FORMAT
+from mcp_trio.catalog.registries.rows import VIEW_COLUMNS, to_row
 
-JSON_COLUMNS = (
-    "target",
-    "input_schema",
-    "output_schema",
-    "input_mapping",
-    "output_mapping",
-    "execution_config",
-    "tool_description",
-)
-VIEW_COLUMNS = ("operation_id", "name", "protocol", *JSON_COLUMNS)
-"""The only columns that are ever selected for a catalog."""
+LAYOUT = 2
+"""Of the tables, told by `PRAGMA user_version`; 1 had no history and told 0.
 
-_CHANGED = """
-    UPDATE registry_state SET counter = counter + 1;
-    DELETE FROM operation_changes WHERE operation_id = {row}.operation_id;
-    INSERT INTO operation_changes (operation_id, revision)
-        SELECT {row}.operation_id, counter FROM registry_state;
+A later layout only adds to an earlier one, so a reader of an earlier one reads it as well:
+registries are migrated first, then the services that read them are renewed.
 """
+HISTORY = 100_000
+"""Counts whose stamps are kept; a reader that comes back from before reads everything."""
+
+_CHANGED = f"""
+    UPDATE registry_state SET counter = counter + 1, stamp = lower(hex(randomblob(8)));
+    DELETE FROM operation_changes WHERE operation_id = {{row}}.operation_id;
+    INSERT INTO operation_changes (operation_id, revision)
+        SELECT {{row}}.operation_id, counter FROM registry_state;
+    DELETE FROM registry_history WHERE revision >= (SELECT counter FROM registry_state);
+    INSERT INTO registry_history (revision, stamp) SELECT counter, stamp FROM registry_state;
+    DELETE FROM registry_history
+        WHERE revision <= (SELECT counter - {HISTORY} FROM registry_state);
+"""  # noqa: S608  # constant text
 # Delete and insert instead of an upsert: a conflict clause of the statement that fires a
 # trigger overrides those inside it.
 
+_TRIGGERS = f"""
+CREATE TRIGGER operations_inserted AFTER INSERT ON operations BEGIN
+    {_CHANGED.format(row="NEW")}
+END;
+CREATE TRIGGER operations_updated AFTER UPDATE ON operations BEGIN
+    {_CHANGED.format(row="NEW")}
+END;
+CREATE TRIGGER operations_renamed AFTER UPDATE OF operation_id ON operations
+WHEN OLD.operation_id <> NEW.operation_id BEGIN
+    {_CHANGED.format(row="OLD")}
+END;
+CREATE TRIGGER operations_deleted AFTER DELETE ON operations BEGIN
+    {_CHANGED.format(row="OLD")}
+END;
+"""
+_HISTORY = """
+CREATE TABLE registry_history (
+    revision INTEGER PRIMARY KEY NOT NULL,
+    stamp    TEXT NOT NULL
+);
+INSERT INTO registry_history (revision, stamp) SELECT counter, stamp FROM registry_state;
+"""
 SCHEMA = f"""
 CREATE TABLE operations (
     operation_id     TEXT PRIMARY KEY NOT NULL,
@@ -68,7 +91,8 @@ CREATE TABLE registry_state (
     only        INTEGER PRIMARY KEY CHECK (only = 1),
     format      TEXT NOT NULL,
     registry_id TEXT NOT NULL,
-    counter     INTEGER NOT NULL
+    counter     INTEGER NOT NULL,
+    stamp       TEXT NOT NULL
 );
 CREATE TABLE operation_changes (
     operation_id TEXT PRIMARY KEY NOT NULL,
@@ -76,25 +100,29 @@ CREATE TABLE operation_changes (
 ) WITHOUT ROWID;
 CREATE INDEX operation_changes_by_revision ON operation_changes (revision);
 
-CREATE TRIGGER operations_inserted AFTER INSERT ON operations BEGIN
-    {_CHANGED.format(row="NEW")}
-END;
-CREATE TRIGGER operations_updated AFTER UPDATE ON operations BEGIN
-    {_CHANGED.format(row="NEW")}
-END;
-CREATE TRIGGER operations_renamed AFTER UPDATE OF operation_id ON operations
-WHEN OLD.operation_id <> NEW.operation_id BEGIN
-    {_CHANGED.format(row="OLD")}
-END;
-CREATE TRIGGER operations_deleted AFTER DELETE ON operations BEGIN
-    {_CHANGED.format(row="OLD")}
-END;
-
-INSERT INTO registry_state (only, format, registry_id, counter)
-    VALUES (1, '{FORMAT}', lower(hex(randomblob(16))), 0);
+{_TRIGGERS}
+INSERT INTO registry_state (only, format, registry_id, counter, stamp)
+    VALUES (1, '{FORMAT}', lower(hex(randomblob(16))), 0, lower(hex(randomblob(8))));
+{_HISTORY}
+PRAGMA user_version = {LAYOUT};
 """  # noqa: S608  # constant text
 # No UNIQUE on name: REPLACE would then delete a row without firing a trigger, and two
 # operations that claim one name are for the catalog to report.
+
+MIGRATIONS = {
+    1: f"""
+ALTER TABLE registry_state ADD COLUMN stamp TEXT NOT NULL DEFAULT '';
+UPDATE registry_state SET stamp = lower(hex(randomblob(8)));
+{_HISTORY}
+DROP TRIGGER operations_inserted;
+DROP TRIGGER operations_updated;
+DROP TRIGGER operations_renamed;
+DROP TRIGGER operations_deleted;
+{_TRIGGERS}
+PRAGMA user_version = 2;
+"""  # noqa: S608  # constant text
+}
+"""What leads from each earlier layout to the next one."""
 
 
 class Database(Protocol):
@@ -165,6 +193,38 @@ def create_registry(path: str | os.PathLike[str]) -> None:
         connection.close()
 
 
+def layout_of(connection: Database) -> int:
+    """The layout of the tables of a registry."""
+    told = connection.pragma("user_version")
+    return told if isinstance(told, int) and told > 0 else 1
+
+
+def migrate(path: str | os.PathLike[str], *, busy_timeout: float = 5.0) -> int:
+    """Bring a registry to this layout, in one transaction; tell which one it had.
+
+    Readers go on with what they see until it is done, and publishers wait.
+
+    Args:
+        path: the database file.
+        busy_timeout: seconds to wait for publishers.
+
+    Raises:
+        apsw.Error: the file is no registry, or stays locked; it is left as it is.
+    """
+    connection = open_for_writing(path, busy_timeout=busy_timeout)
+    try:
+        # Before the layout is looked at: two migrations must not both begin.
+        connection.execute("BEGIN IMMEDIATE")
+        before = layout_of(connection)
+        for layout in range(before, LAYOUT):
+            connection.execute(MIGRATIONS[layout])
+        connection.execute("COMMIT")
+    finally:
+        # What was not committed is undone.
+        connection.close()
+    return before
+
+
 def publish(path: str | os.PathLike[str], *views: Mapping[str, object]) -> None:
     """Insert or replace operations and publish them, in one transaction.
 
@@ -182,7 +242,7 @@ def seed(
     Raises:
         OperationError: a view does not fit the format; nothing is written then.
     """
-    rows = [_row(view) for view in views]
+    rows = [to_row(view) for view in views]
     updates = ", ".join(f"{name} = excluded.{name}" for name in (*VIEW_COLUMNS, "status"))
     statement = (
         f"INSERT INTO operations ({', '.join(VIEW_COLUMNS)}, status) "  # noqa: S608  # constant names
@@ -196,22 +256,6 @@ def seed(
             connection.executemany(statement, [(*row, status) for row in rows])
     finally:
         connection.close()
-
-
-def _row(view: Mapping[str, object]) -> tuple[str | None, ...]:
-    try:
-        operation = parse(view)
-    except OperationError as error:
-        raise OperationError(f"{view.get('operation_id')!s:.80}: {error}") from error
-    columns = operation.view()
-    return tuple(
-        _text(columns[name]) if name in JSON_COLUMNS else str(columns[name])
-        for name in VIEW_COLUMNS
-    )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
 
 
 def withdraw(path: str | os.PathLike[str], *operation_ids: str) -> None:

@@ -12,22 +12,19 @@ read away from the connection until the thread has.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable, Generator
 from typing import TypeVar, cast
 
 import apsw
 import attrs
-import msgspec
 import trio
 
+from mcp_trio.abc import RawEntry, Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import FORMAT
-from mcp_trio.catalog.registries.base import RawEntry, Reading, RegistryError, Trouble
-from mcp_trio.catalog.registries.schema import JSON_COLUMNS, VIEW_COLUMNS, Database, open_database
+from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_entry
+from mcp_trio.catalog.registries.schema import LAYOUT, Database, layout_of, open_database
 
-MAX_VIEW_BYTES = 1 << 20
-"""Bytes in the columns of one view; a larger row is a fault of that row."""
 CLOSE_TIMEOUT = 1.0
 """Seconds `aclose` waits for a read that was abandoned."""
 
@@ -53,14 +50,17 @@ class _Token:
 
     registry_id: str
     counter: int
+    stamp: str
 
     def __str__(self) -> str:
-        return f"{self.registry_id}:{self.counter}"
+        return f"{self.registry_id}:{self.counter}:{self.stamp}"
 
     @classmethod
     def read(cls, text: str) -> _Token | None:
-        registry_id, colon, counter = text.rpartition(":")
-        return cls(registry_id, int(counter)) if colon and counter.isdecimal() else None
+        registry_id, _, rest = text.partition(":")
+        counter, colon, stamp = rest.partition(":")
+        known = colon and counter.isascii() and counter.isdecimal() and len(counter) < 19
+        return cls(registry_id, int(counter), stamp) if known else None
 
 
 @attrs.frozen
@@ -178,13 +178,21 @@ class SqliteRegistry:
 
     def _token(self, connection: Database) -> _Token:
         rows = list(connection.execute("SELECT format, registry_id, counter FROM registry_state"))
-        if len(rows) == 1:
-            held, registry_id, counter = rows[0]
-            if held == FORMAT and isinstance(counter, int):
-                return _Token(str(registry_id), counter)
-        raise RegistryError(
-            Trouble.SCHEMA, f"{self._path} is not a registry of the format {FORMAT}"
+        if len(rows) != 1 or rows[0][0] != FORMAT or not isinstance(rows[0][2], int):
+            raise RegistryError(
+                Trouble.SCHEMA, f"{self._path} is not a registry of the format {FORMAT}"
+            )
+        layout = layout_of(connection)
+        if layout < LAYOUT:
+            raise RegistryError(
+                Trouble.SCHEMA,
+                f"{self._path} has layout {layout} and is to be migrated to {LAYOUT}: "
+                "mcp_trio.catalog.registries.schema.migrate does it",
+            )
+        ((registry_id, counter, stamp),) = connection.execute(
+            "SELECT registry_id, counter, stamp FROM registry_state"
         )
+        return _Token(str(registry_id), cast("int", counter), str(stamp))
 
     def _read(self, base: _Token | None) -> Reading:
         connection = self._open()
@@ -195,13 +203,22 @@ class SqliteRegistry:
         finally:
             connection.execute("ROLLBACK")
 
+    @staticmethod
+    def _is_past(connection: Database, base: _Token, now: _Token) -> bool:
+        """Whether this registry was once at the token, and not another that shares its id."""
+        if base.registry_id != now.registry_id or base.counter > now.counter:
+            return False
+        had = connection.execute(
+            "SELECT 1 FROM registry_history WHERE revision = ? AND stamp = ?",
+            (base.counter, base.stamp),
+        )
+        return bool(list(had))
+
     def _read_all(self, connection: Database, base: _Token | None) -> Reading:
         now = self._token(connection)
         entries: list[RawEntry] = []
         removed: list[str] = []
-        partial = (
-            base is not None and base.registry_id == now.registry_id and base.counter <= now.counter
-        )
+        partial = base is not None and self._is_past(connection, base, now)
         rows = (
             connection.execute(_SINCE, (base.counter,))
             if base is not None and partial
@@ -209,53 +226,12 @@ class SqliteRegistry:
         )
         for operation_id, published, size, *columns in rows:
             if published:
-                entries.append(_entry(str(operation_id), cast("int", size), columns))
+                entries.append(to_entry(str(operation_id), cast("int", size), columns))
             else:
                 removed.append(str(operation_id))
         return Reading(
             token=str(now), entries=tuple(entries), removed=tuple(removed), complete=not partial
         )
-
-
-def _entry(operation_id: str, size: int, columns: list[object]) -> RawEntry:
-    if size > MAX_VIEW_BYTES:
-        fault = f"the view is larger than {MAX_VIEW_BYTES} bytes"
-        return RawEntry(
-            operation_id=operation_id, fingerprint=_fingerprint([str(size)]), fault=fault
-        )
-    fingerprint = _fingerprint(columns)
-    try:
-        view = {name: _value(name, raw) for name, raw in zip(VIEW_COLUMNS, columns, strict=True)}
-    except ValueError as error:
-        return RawEntry(operation_id=operation_id, fingerprint=fingerprint, fault=str(error))
-    return RawEntry(operation_id=operation_id, fingerprint=fingerprint, view=view)
-
-
-def _value(name: str, raw: object) -> object:
-    if raw is None:
-        if name == "output_schema":
-            return None
-        raise ValueError(f"{name}: must not be NULL")
-    if not isinstance(raw, str):
-        raise ValueError(f"{name}: must be TEXT")  # a fault of the row
-    if name not in JSON_COLUMNS:
-        return raw
-    if name == "tool_description" and raw.lstrip()[:1] not in {"{", '"'}:
-        return raw
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise ValueError(f"{name}: is not JSON ({reason})") from error
-
-
-def _fingerprint(columns: list[object]) -> bytes:
-    digest = hashlib.sha256()
-    for column in columns:
-        part = repr(column).encode("utf-8", "surrogatepass")
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()
 
 
 @contextlib.contextmanager

@@ -2,23 +2,40 @@
 
 The plan is split where the stages are: `prepare` is the end of mapping and does no input
 or output; what it returns is adapter execution and may be called again for a retry.
+Which adapters there are is the compiler's question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
 
 from mcp_trio.catalog.operation import Operation
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.runtime.connections import Connection
 from mcp_trio.runtime.policies import Settings
+from mcp_trio.wire import ContentBlock, RequestId
 
 INPUT_NAMES = ("args", "principal", "request", "vars")
 """What an input mapping may read."""
 OUTPUT_NAMES = ("status", "headers", "body", "args")
-"""What an output mapping may read."""
+"""What an output mapping may read where the adapter offers nothing else."""
+
+Report: TypeAlias = Callable[[float, "float | None", "str | None"], Awaitable[None]]
+"""Tells the caller of progress: how far, of how much, and what is happening. Costs nothing if
+the caller did not ask for it."""
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """The call that a request is made for. Its deadline is that of the current cancel scope."""
+
+    request_id: RequestId
+    principal: Principal | None
+    """Who calls; None if that is not known."""
+    report: Report
 
 
 @attrs.frozen(kw_only=True)
@@ -28,18 +45,28 @@ class Answer:
     ok: bool
     """Whether it is a success by the protocol's own rule."""
     body: object = None
-    """JSON value, text, or None if there is none."""
+    """JSON value, text, or None if there is none. The result, if the operation maps none."""
     status: int | None = None
-    """The protocol's status, if it has one."""
+    """The HTTP status, if it has one."""
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """By name in lower case. Cookies are left out."""
+    more: Mapping[str, object] = attrs.field(factory=dict[str, object])
+    """What else output mappings may read, by the adapter's own `output_names`."""
     retry_after: float | None = None
     """Seconds the upstream asks to wait."""
+    code: str | int | None = None
+    """The protocol's own code of a failure; None: the status."""
+    message: str | None = None
+    """The protocol's own text of a failure; None: looked for in the body."""
+    retryable: bool | None = None
+    """Whether a failure may pass by itself; None: as the status says."""
+    content: Sequence[ContentBlock] | None = None
+    """The content of the result, where the upstream speaks of content itself."""
 
 
 Send: TypeAlias = Callable[[], Awaitable[Answer]]
 """Sends one prepared request. May be called again; raises StageError."""
-Prepare: TypeAlias = Callable[[Mapping[str, object]], Send]
+Prepare: TypeAlias = Callable[[Mapping[str, object], Call], Send]
 """Makes a request from an input context, without waiting; raises MappingError."""
 
 
@@ -58,14 +85,25 @@ class Adapter(Protocol):
     """Runs the operations of one protocol. Used from any thread; compiles without waiting."""
 
     @property
-    def needs_connection(self) -> bool:
-        """Whether the target names a connection."""
+    def connection_type(self) -> type[Connection] | None:
+        """The class of connections that targets name; None if they name none."""
+        ...
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """What output mappings may read; `OUTPUT_NAMES` or more, or others."""
         ...
 
     def compile(
         self, operation: Operation, connection: Connection | None, settings: Settings
     ) -> Plan:
-        """Make a plan. `connection` is None exactly if the adapter needs none.
+        """Make a plan.
+
+        Args:
+            operation: of this protocol; its target may hold anything if the protocol is not one
+                of the format's own.
+            connection: of the `connection_type`; None exactly if there is none.
+            settings: of the operation, over the defaults of the connection.
 
         Raises:
             OperationError: the target or the mapping cannot work.

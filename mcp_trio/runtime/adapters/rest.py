@@ -20,10 +20,11 @@ import trio
 
 from mcp_trio.catalog.operation import Operation
 from mcp_trio.network_guard import BlockedAddressError
-from mcp_trio.runtime.adapters.base import Answer, Plan, Send
+from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer, Call, Plan, Send
 from mcp_trio.runtime.adapters.rest_request import HttpRequest, RequestTemplate, compile_request
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.expressions import measure
+from mcp_trio.runtime.http_connection import HttpConnection, http_client
 from mcp_trio.runtime.mapping import MAX_INPUT_NODES
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.stages import Stage, StageError
@@ -37,10 +38,8 @@ class RestAdapter:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    @property
-    def needs_connection(self) -> bool:
-        """Yes."""
-        return True
+    connection_type = HttpConnection
+    output_names = OUTPUT_NAMES
 
     def compile(
         self, operation: Operation, connection: Connection | None, settings: Settings
@@ -50,8 +49,8 @@ class RestAdapter:
         Raises:
             OperationError, MappingError: target and mapping cannot work.
         """
-        if connection is None:  # pragma: no cover  # the compiler's own contract
-            raise TypeError("a rest operation needs a connection")
+        if not isinstance(connection, HttpConnection):  # pragma: no cover  # the contract
+            raise TypeError("a rest operation needs an HTTP connection")
         template = compile_request(operation, connection, settings)
         return Plan(
             prepare=partial(self._prepare, template, connection, settings),
@@ -62,16 +61,17 @@ class RestAdapter:
     def _prepare(
         self,
         template: RequestTemplate,
-        connection: Connection,
+        connection: HttpConnection,
         settings: Settings,
         context: Mapping[str, object],
+        _call: Call,
     ) -> Send:
         return partial(self._send, template.fill(context), connection, settings)
 
     async def _send(
-        self, request: HttpRequest, connection: Connection, settings: Settings
+        self, request: HttpRequest, connection: HttpConnection, settings: Settings
     ) -> Answer:
-        client = self._connections.client(connection)
+        client = http_client(self._connections, connection)
         built = _build(client, request, connection, settings)
         async with _faults(), _response(client, built, settings) as response:
             body = await _read(response, settings.response_bytes)
@@ -79,7 +79,7 @@ class RestAdapter:
 
 
 def _build(
-    client: httpx2.AsyncClient, request: HttpRequest, connection: Connection, settings: Settings
+    client: httpx2.AsyncClient, request: HttpRequest, connection: HttpConnection, settings: Settings
 ) -> httpx2.Request:
     own = connection.wire_headers(authenticate=settings.authenticate)
     connect = settings.timeouts.connect

@@ -11,16 +11,24 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, quote_plus, unquote, urlencode
 
 import attrs
 import msgspec
 
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.runtime.adapters.base import INPUT_NAMES
-from mcp_trio.runtime.connections import Connection
+from mcp_trio.runtime.adapters.rest_styles import (
+    Style,
+    cookie_text,
+    line_text,
+    path_text,
+    query_pairs,
+)
+from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping, plain_text
 from mcp_trio.runtime.policies import Settings
+from mcp_trio.wire import JSONObject
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -84,6 +92,10 @@ class RequestTemplate:
     sections: Mapping[str, Mapper]
     """Mappings of path, query, headers and cookies."""
     body: Mapper | None
+    media_type: str | None
+    """What `Content-Type` says, if not the usual for the content type."""
+    styles: Mapping[str, Mapping[str, Style]]
+    """How values are written that are no scalars, by section and name."""
     request_bytes: int
     key_header: str | None
     """The header that carries an idempotency key, the same for all retries of a call."""
@@ -104,22 +116,26 @@ class RequestTemplate:
             name: cast("Mapping[str, object]", mapper(context))
             for name, mapper in self.sections.items()
         }
-        target = _fill_path(self.path, made.get("path", {}))
-        query = list(_pairs(made.get("query", {}), "input_mapping.query"))
+        target = _fill_path(self.path, made.get("path", {}), self._styled("path"))
+        query = _written(made.get("query", {}), "input_mapping.query", self._styled("query"))
         if query:
-            target = f"{target}?{urlencode(query, quote_via=quote)}"
+            target = f"{target}?{query}"
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         for name, value in made.get("headers", {}).items():
-            headers[name.lower()] = _header(value, f"input_mapping.headers.{name}")
-        cookies = list(_cookies(made.get("cookies", {})))
+            style = self._styled("headers").get(name)
+            headers[name.lower()] = _header(value, f"input_mapping.headers.{name}", style)
+        cookies = list(_cookies(made.get("cookies", {}), self._styled("cookies")))
         if cookies:
             headers["cookie"] = "; ".join(cookies)
         if self.key_header is not None:
             headers[self.key_header] = str(uuid.uuid4())
         body = b"" if self.body is None else self._write(self.body(context))
         if body and self.content_type in _CONTENT_TYPE:
-            headers["content-type"] = _CONTENT_TYPE[self.content_type]
+            headers["content-type"] = self.media_type or _CONTENT_TYPE[self.content_type]
         return HttpRequest(method=self.method, target=target, headers=headers, body=body)
+
+    def _styled(self, section: str) -> Mapping[str, Style]:
+        return self.styles.get(section, {})
 
     def _write(self, value: object) -> bytes:
         place = "input_mapping.body"
@@ -134,7 +150,8 @@ class RequestTemplate:
             case "form":
                 if not isinstance(value, dict):
                     raise MappingError("a form needs an object", path=place)
-                body = urlencode(list(_pairs(cast("dict[str, object]", value), place))).encode()
+                fields = cast("dict[str, object]", value)
+                body = _written(fields, place, self._styled("body"), form=True).encode()
             case _:
                 body = _scalar(value, place).encode("utf-8", "replace")
         if len(body) > self.request_bytes:
@@ -145,7 +162,7 @@ class RequestTemplate:
 
 
 def compile_request(
-    operation: Operation, connection: Connection, settings: Settings
+    operation: Operation, connection: HttpConnection, settings: Settings
 ) -> RequestTemplate:
     """Compile target and input mapping of a rest operation.
 
@@ -184,9 +201,27 @@ def compile_request(
         body=compile_mapping(mapping["body"], "input_mapping.body", INPUT_NAMES)
         if "body" in mapping
         else None,
+        media_type=cast("str | None", target.get("media_type")),
+        styles=_styles(operation, mapping),
         request_bytes=settings.request_bytes,
         key_header=key_header.lower() if key_header else None,
     )
+
+
+def _styles(operation: Operation, mapping: Mapping[str, object]) -> dict[str, dict[str, Style]]:
+    held = cast("Mapping[str, Mapping[str, JSONObject]]", operation.target.get("styles", {}))
+    for section, named in held.items():
+        mapped = cast("Mapping[str, object]", mapping.get(section, {}))
+        for name in named:
+            if section != "body" and name not in mapped:
+                raise OperationError(
+                    f"{name[:80]!r} is not in input_mapping.{section}",
+                    place=f"target.styles.{section}",
+                )
+    return {
+        section: {name: Style.read(view) for name, view in named.items()}
+        for section, named in held.items()
+    }
 
 
 def _places(path: str) -> frozenset[str]:
@@ -215,7 +250,7 @@ def _quoted(name: str) -> str:
 
 
 def _check_names(
-    mapping: Mapping[str, object], names: frozenset[str], connection: Connection
+    mapping: Mapping[str, object], names: frozenset[str], connection: HttpConnection
 ) -> None:
     mapped = cast("Mapping[str, object]", mapping.get("path", {}))
     if "expr" in mapped and "expr" not in names:
@@ -235,7 +270,7 @@ def _check_names(
             raise OperationError("is not the name of a cookie", place="input_mapping.cookies")
 
 
-def _check_header(name: str, connection: Connection, place: str) -> None:
+def _check_header(name: str, connection: HttpConnection, place: str) -> None:
     if _HEADER_NAME.fullmatch(name) is None:
         raise OperationError("is not the name of a header", place=place)
     if name.lower() in _PROTECTED or name.lower() in connection.header_names:
@@ -258,12 +293,20 @@ def _encoded(text: str, place: str, encode: Callable[[str], str]) -> str:
         raise MappingError("is not valid Unicode", path=place) from error
 
 
-def _fill_path(path: str, values: Mapping[str, object]) -> str:
+def _fill_path(path: str, values: Mapping[str, object], styles: Mapping[str, Style]) -> str:
     def one(match: re.Match[str]) -> str:
         place = f"input_mapping.path.{match[1]}"
         value = values.get(match[1])
         if value is None:
             raise MappingError("the value of a path segment is missing", path=place)
+        style = styles.get(match[1])
+        if style is not None:
+            text = path_text(style, match[1], value, place)
+            if any(ord(c) < 32 or ord(c) == 127 for c in unquote(text)):
+                raise MappingError("holds a control character", path=place)
+            if text.strip(".,;") == "":
+                raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
+            return text
         text = _scalar(value, place)
         if not text or _is_dots(text):
             raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
@@ -288,6 +331,27 @@ def _is_dots(segment: str) -> bool:
     return True
 
 
+def _written(
+    values: Mapping[str, object],
+    place: str,
+    styles: Mapping[str, Style],
+    *,
+    form: bool = False,
+) -> str:
+    """A query or a form, encoded."""
+    parts: list[str] = []
+    for name, value in values.items():
+        style = styles.get(name)
+        if value is None:
+            continue
+        if style is not None:
+            parts += query_pairs(style, name, value, f"{place}.{name}")
+        else:
+            pairs = list(_pairs({name: value}, place))
+            parts.append(urlencode(pairs, quote_via=quote_plus if form else quote))
+    return "&".join(part for part in parts if part)
+
+
 def _pairs(values: Mapping[str, object], place: str) -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         items = cast("list[object]", value) if isinstance(value, list) else [value]
@@ -306,8 +370,8 @@ def _encoded_value(value: object, place: str) -> str:
     return text
 
 
-def _header(value: object, place: str) -> str:
-    text = _scalar(value, place)
+def _header(value: object, place: str, style: Style | None) -> str:
+    text = _scalar(value, place) if style is None else line_text(style, value, place)
     if any(not " " <= c <= "~" for c in text) or text != text.strip():
         raise MappingError(
             "a header value must be printable ASCII without spaces at its ends", path=place
@@ -315,9 +379,10 @@ def _header(value: object, place: str) -> str:
     return text
 
 
-def _cookies(values: Mapping[str, object]) -> Iterator[str]:
+def _cookies(values: Mapping[str, object], styles: Mapping[str, Style]) -> Iterator[str]:
     for name, value in values.items():
-        text = _scalar(value, f"input_mapping.cookies.{name}")
+        place = f"input_mapping.cookies.{name}"
+        text = cookie_text(value, place) if name in styles else _scalar(value, place)
         if _COOKIE_VALUE.fullmatch(text) is None:
             raise MappingError(
                 "a cookie value must not hold spaces, quotes, commas, semicolons or backslashes",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import trio
 
 from mcp_trio.catalog.operation import Operation, OperationError
-from mcp_trio.runtime.adapters.base import Answer, Plan, Send
-from mcp_trio.runtime.connections import Connection
+from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer, Call, Plan, Send
+from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.policies import Settings
 
 
@@ -17,17 +17,18 @@ async def _answer() -> Answer:
     return Answer(ok=True)
 
 
-def _prepare(_context: Mapping[str, object]) -> Send:
+def _prepare(_context: Mapping[str, object], _call: Call) -> Send:
     return _answer
 
 
 class StaticAdapter:
     """Gives what `output_mapping.result` says. Implements `Adapter`."""
 
-    @property
-    def needs_connection(self) -> bool:
-        """No."""
-        return False
+    def __init__(self, _connections: Connections) -> None:
+        """It uses none."""
+
+    connection_type = None
+    output_names = OUTPUT_NAMES
 
     def compile(
         self,
