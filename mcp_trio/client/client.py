@@ -82,7 +82,7 @@ class MCPClient(Listening):
         making = Making(
             session=self._make_session, negotiation=self._negotiate, opened=self._opened
         )
-        lines = Lines(target, self.options.auth)
+        lines = Lines(target, self.options)
         self._cache = ResponseCache(self.options.cache, lines) if self.options.cache else None
         self._connection = Connection(lines, self.options, making)
         self._nursery: trio.Nursery | None = None

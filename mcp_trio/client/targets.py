@@ -18,7 +18,7 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.abc import Transport
-from mcp_trio.client.options import Authorization, Identified
+from mcp_trio.client.options import ClientOptions, Identified
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.lines import LineTransport
@@ -85,8 +85,12 @@ Target: TypeAlias = "str | Sequence[str | os.PathLike[str]] | Command | Server |
 class Lines:
     """The way to one server: opens the lines to it, one at a time."""
 
-    def __init__(self, target: Target, auth: Authorization | None = None) -> None:
+    def __init__(self, target: Target, options: ClientOptions) -> None:
         """Make one; nothing is opened yet.
+
+        Args:
+            target: what the client was made for.
+            options: of the client.
 
         Raises:
             ConfigurationError: a target of a kind we do not know, or one that takes no tokens.
@@ -98,7 +102,8 @@ class Lines:
         elif not _has_lines(target):
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
-        self._auth = auth
+        self._auth = auth = options.auth
+        self._max_message = options.max_message
         self._bound: object = None
         self._used = False
         if auth is not None and not self.older:
@@ -165,7 +170,7 @@ class Lines:
                         auth = self._bound = None if self._auth is None else self._auth.bind(url)
                         yield await self._open_http(url, exits, auth, older=older)
                     else:
-                        yield await _open_url(url, exits)
+                        yield await self._open_url(url, exits)
                 case Command() as command:
                     yield await exits.enter_async_context(program_line(command))
                 case Transport() as transport:
@@ -173,20 +178,38 @@ class Lines:
                 case server:
                     yield await exits.enter_async_context(_served(server))
 
+    async def _open_url(self, url: str, exits: contextlib.AsyncExitStack) -> Transport:
+        parts = urlsplit(url)
+        stream = await _connect(parts, exits)
+        if parts.scheme not in {"ws", "wss"}:
+            return LineTransport(stream, stream, max_line=self._max_message)
+        from mcp_trio.transports.websocket import WebSocketTransport  # noqa: PLC0415 - on demand
+
+        path = parts.path or "/"
+        socket = WebSocketTransport(
+            stream,
+            parts.netloc.rpartition("@")[2],
+            f"{path}?{parts.query}" if parts.query else path,
+            max_message=self._max_message,
+        )
+        await socket.open()
+        return socket
+
     async def _open_http(
         self, url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
     ) -> Transport:
         from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT  # noqa: PLC0415 - on demand
 
         client = await exits.enter_async_context(_http_client(auth))
+        limit = self._max_message
         patience = NOTICE_TIMEOUT + (0.0 if self._auth is None else self._auth.patience)
         if older:
             from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
 
-            return HTTPSSETransport(url, client, notice_timeout=patience)
+            return HTTPSSETransport(url, client, max_event=limit, notice_timeout=patience)
         from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
 
-        return StreamableHTTPTransport(url, client, notice_timeout=patience)
+        return StreamableHTTPTransport(url, client, max_event=limit, notice_timeout=patience)
 
 
 def _has_lines(target: object) -> bool:
@@ -209,21 +232,6 @@ async def _serve(
     task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     await server.serve(transport, task_status=task_status)
-
-
-async def _open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
-    parts = urlsplit(url)
-    stream = await _connect(parts, exits)
-    if parts.scheme not in {"ws", "wss"}:
-        return LineTransport(stream, stream)
-    from mcp_trio.transports.websocket import WebSocketTransport  # noqa: PLC0415 - on demand
-
-    path = parts.path or "/"
-    socket = WebSocketTransport(
-        stream, parts.netloc.rpartition("@")[2], f"{path}?{parts.query}" if parts.query else path
-    )
-    await socket.open()
-    return socket
 
 
 def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:

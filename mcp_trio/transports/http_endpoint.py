@@ -7,7 +7,7 @@ nobody waits for. Reading no more of an answer than is asked for is up to them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpx2
@@ -91,11 +91,28 @@ def told(error: httpx2.HTTPError) -> str:
     return f"{type(error).__name__} {error}".rstrip()
 
 
+@contextlib.asynccontextmanager
+async def reading(body: AsyncGenerator[bytes, None]) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    """Read a body while the block runs; afterwards nothing of it is open, however much was read.
+
+    The HTTP library reads by generators inside of generators. Closing the outermost one leaves the
+    others to the collector; being cancelled at its next step ends them all.
+    """
+    try:
+        yield body
+    finally:
+        with trio.CancelScope() as scope, contextlib.suppress(httpx2.HTTPError):
+            scope.cancel()
+            async for _ in body:
+                pass
+        await body.aclose()
+
+
 async def read_rest(response: httpx2.Response) -> None:
     """Read what is left of a body that nobody wants, if that is little and soon over."""
     size = 0
     with trio.move_on_after(REST_TIMEOUT), contextlib.suppress(httpx2.HTTPError):
-        async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+        async with reading(response.aiter_bytes()) as chunks:
             async for chunk in chunks:
                 size += len(chunk)
                 if size > REST:

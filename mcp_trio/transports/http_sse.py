@@ -6,8 +6,6 @@ server named first (E1, E2). The HTTP client is handed in, so this is tested wit
 
 from __future__ import annotations
 
-import contextlib
-
 import httpx2
 import trio
 import trio.lowlevel
@@ -17,7 +15,7 @@ from mcp_trio.errors import MCPError, TransportClosedError, TransportError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.sse import EventTooLargeError, ServerEvent, SSEDecoder
 from mcp_trio.jsonrpc import codec
-from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT, Endpoint, moved, told
+from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT, Endpoint, moved, reading, told
 from mcp_trio.wire.basic import RequestId
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -86,7 +84,7 @@ class HTTPSSETransport:
                     self._fail(f"the server answered {response.status_code} without a stream")
                     return
                 decoder = SSEDecoder(self._max_event)
-                async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+                async with reading(response.aiter_bytes()) as chunks:
                     async for chunk in chunks:
                         for event in decoder.receive(chunk):
                             await self._take(event)

@@ -34,7 +34,7 @@ from mcp_trio.framing.headers import LAST_EVENT_ID, METHOD, SESSION_ID, VERSION,
 from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Malformed, Message, Request, Result, Single
-from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT, Endpoint, told
+from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT, Endpoint, reading, told
 from mcp_trio.wire.basic import RequestId
 
 logger = logging.getLogger("mcp_trio.transports")
@@ -234,7 +234,7 @@ class StreamableHTTPTransport:
 
     async def _read(self, response: httpx2.Response) -> bytes:
         body = bytearray()
-        async with aclosing(response.aiter_bytes()) as chunks:
+        async with reading(response.aiter_bytes()) as chunks:
             async for chunk in chunks:
                 body += chunk
                 if len(body) > self._max_event:
@@ -264,7 +264,7 @@ class StreamableHTTPTransport:
         self, response: httpx2.Response, decoder: SSEDecoder
     ) -> AsyncGenerator[Message]:
         # Whoever leaves it half read closes it: left to the collector, the pool learns late.
-        async with aclosing(response.aiter_bytes()) as chunks:
+        async with reading(response.aiter_bytes()) as chunks:
             async for chunk in chunks:
                 for event in decoder.receive(chunk):
                     if event.data and event.event == "message":

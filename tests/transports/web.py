@@ -157,7 +157,8 @@ async def connected(web, revision=HANDSHAKE, *, url=URL, http=None, **options):
     """A client of a web, and nothing that is left open afterwards."""
     async with httpx2.AsyncClient(transport=web, timeout=None, **(http or {})) as client:
         transport = StreamableHTTPTransport(url, client, **options)
-        settings = ClientOptions(revisions=(revision,))
+        revisions = (revision,) if isinstance(revision, str) else revision
+        settings = ClientOptions(revisions=revisions)
         async with MCPClient(transport, options=settings) as connection:
             yield connection
     assert web.open == 0

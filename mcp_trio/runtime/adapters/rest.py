@@ -10,7 +10,7 @@ import email.utils
 import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import httpcore2
@@ -28,6 +28,7 @@ from mcp_trio.runtime.http_connection import HttpConnection, http_client
 from mcp_trio.runtime.mapping import MAX_INPUT_NODES
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.stages import Stage, StageError
+from mcp_trio.transports.http_endpoint import reading
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -129,8 +130,7 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
         raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
-    # Closed here and now when left early; a generator left to the collector closes late.
-    async with aclosing(response.aiter_raw()) as stream:
+    async with reading(response.aiter_raw()) as stream:
         try:
             async for part in stream:
                 size += len(part)
