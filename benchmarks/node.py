@@ -67,4 +67,6 @@ async def _tools() -> tuple[str, str]:
     if number is None or (int(number[1]), int(number[2])) < OLDEST_NODE:
         needed = ".".join(map(str, OLDEST_NODE))
         raise ProgramError(f"{node} is {version.strip()}, {needed} or newer is needed")
-    return node, npm
+    # The `node` of a package of Python is a script: ending it would leave Node itself running.
+    program = await output_of([node, "-p", "process.execPath"], within=30, what="node -p")
+    return program.strip(), npm

@@ -17,6 +17,7 @@ BEGIN, END = "<!-- layers: begin -->", "<!-- layers: end -->"
 
 LAYERS: tuple[tuple[str, str], ...] = (
     ("errors", "every exception"),
+    ("secrets", "values that do not show themselves"),
     ("wire", "protocol types and the table of revisions"),
     ("jsonrpc", "bytes and messages"),
     ("json_schema", "validation"),
@@ -26,7 +27,6 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("abc", "contracts for users"),
     # -- trio begins here --
     ("events", "what observers are told"),
-    ("secrets", "values that do not show themselves"),
     ("network_guard", "which addresses may be reached"),
     ("session", "the pump, the dispatch, the context"),
     ("transports", "lines for messages"),

@@ -16,7 +16,7 @@ import attrs
 
 from mcp_trio import config
 from mcp_trio.runtime.connections import ConnectionSection
-from mcp_trio.runtime.http_connection import AuthSection
+from mcp_trio.runtime.http_sections import AuthSection, ExchangeSection
 from mcp_trio.runtime.plugins import KINDS, connection_section
 
 PAGE = Path(__file__).resolve().parent / "serve.md"
@@ -24,9 +24,11 @@ BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
 SECTIONS = (
     ("server", config.ServerSection),
     ("catalog", config.CatalogSection),
+    ("admin", config.AdminSection),
     ("connections.NAME", ConnectionSection),
     *((f"connections.NAME, {kind}", connection_section(kind)) for kind in KINDS),
     ("connections.NAME.auth", AuthSection),
+    ("connections.NAME.on_behalf_of", ExchangeSection),
 )
 
 

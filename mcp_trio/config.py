@@ -18,17 +18,20 @@ from typing import Any, cast
 import attrs
 import cattrs
 
+from mcp_trio.abc import Registry
+from mcp_trio.catalog.registries.json_document import MAX_DOCUMENT_BYTES
+from mcp_trio.catalog.registries.opening import open_registry, scheme_of
+from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.eras.rounds import KEY_BYTES
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.framing.gate import GatePolicy
 from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.probes import PROBES
 from mcp_trio.http.serving_settings import ServingSettings
 from mcp_trio.runtime.connections import Connection, ConnectionSection
 from mcp_trio.runtime.plugins import HTTP, connection_section
 from mcp_trio.secrets import SecretSource
 from mcp_trio.server.server import ServerOptions
-
-PROBES = frozenset({"/healthz", "/readyz"})
-"""Paths that the endpoint cannot have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -147,9 +150,78 @@ class CatalogSection:
     """`[catalog]`: where the published operations are."""
 
     registry: str
-    """Path of the SQLite registry; relative to the settings file."""
+    """Where they are: a SQLite file, a JSON document (`*.json`), a folder of them (`folder/`), an
+    `https://` document, or a `postgresql://` database. Paths are relative to the settings file."""
     interval: float = 30.0
     """Seconds between looks for a change."""
+    secret_env: str | None = None
+    """Environment variable that holds the token of the document or the password of the database."""
+    secret_file: str | None = None
+    """File that holds it, relative to the settings file; read anew each time, so it may rotate."""
+    header: str | None = None
+    """Header that carries the token of a document; `Authorization: Bearer` by default."""
+    ca_file: str | None = None
+    """Authorities to trust instead of the system's, relative to the settings file."""
+    allow_private: bool = False
+    """Let the host of a document resolve to private or loopback addresses."""
+    allow_http: bool = False
+    """Fetch a document without TLS from elsewhere than this machine."""
+    max_bytes: int = MAX_DOCUMENT_BYTES
+    """Largest document, or all documents of a folder together."""
+    connect_timeout: float = 5.0
+    """Seconds to connect to the server of a document or database."""
+    total_timeout: float = 30.0
+    """Seconds for one look at a document or database on a server."""
+
+    def open_registry(self, folder: Path, environment: Mapping[str, str] = os.environ) -> Registry:
+        """Make the registry. Nothing is opened before its first use.
+
+        Args:
+            folder: what relative paths of files are relative to.
+            environment: where `secret_env` is looked up.
+
+        Raises:
+            ConfigurationError: there is no such registry, it has no such option, or the
+                secret is not there.
+        """
+        secret = None
+        if self.secret_env is not None or self.secret_file is not None:
+            source = SecretSource(folder=folder, environment=environment)
+            secret = partial(
+                source.secret, "catalog", "secret", env=self.secret_env, file=self.secret_file
+            )
+            # A mistake is told at the start; a file that goes away later is an outage.
+            secret()
+        options = RegistryOptions(
+            secret=secret,
+            header=self.header,
+            ca_file=None if self.ca_file is None else str(folder / self.ca_file),
+            allow_private=self.allow_private,
+            allow_http=self.allow_http,
+            max_bytes=self.max_bytes,
+            connect_timeout=self.connect_timeout,
+            total_timeout=self.total_timeout,
+        )
+        return open_registry(self.registry, options)
+
+
+@attrs.frozen(kw_only=True)
+class AdminSection:
+    """`[admin]`: a listener for operators, apart from what clients reach. Off without this table.
+
+    It asks nobody who he is.
+    """
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8001
+    """Port to listen on; 0 picks a free one."""
+    allowed_hosts: list[str] = attrs.field(factory=list[str])
+    """Host names served besides those of the address; `*` for every name."""
+
+    def policy(self) -> GatePolicy:
+        """Which Host values are served."""
+        return HTTPOptions(allowed_hosts=frozenset(self.allowed_hosts)).gate(self.host)
 
 
 @attrs.frozen(kw_only=True)
@@ -158,6 +230,7 @@ class Settings:
 
     catalog: CatalogSection
     server: ServerSection = attrs.field(factory=ServerSection)
+    admin: AdminSection | None = None
     connections: dict[str, ConnectionSection] = attrs.field(factory=dict[str, ConnectionSection])
     """By name; the key `kind` of a section chooses its class, `http` if there is none."""
 
@@ -218,8 +291,11 @@ def parse_settings(values: Mapping[str, object]) -> Settings:
         faults = cattrs.transform_error(error, path="settings", format_exception=_explain)
         raise ConfigurationError("; ".join(faults)) from error
     _check_ranges(settings.server)
-    if settings.catalog.interval <= 0:
-        raise ConfigurationError("catalog.interval must be greater than 0")
+    if settings.admin is not None and not 0 <= settings.admin.port <= 65535:
+        raise ConfigurationError("admin.port must be 0 to 65535")
+    for name in ("interval", "max_bytes", "connect_timeout", "total_timeout"):
+        if getattr(settings.catalog, name) <= 0:
+            raise ConfigurationError(f"catalog.{name} must be greater than 0")
     return settings
 
 
@@ -258,7 +334,10 @@ def load_settings(path: Path) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not TOML: {error}") from error
     settings = parse_settings(values)
-    registry = str(path.parent.absolute() / settings.catalog.registry)
+    registry = settings.catalog.registry
+    if not scheme_of(registry):
+        # As text: a slash at the end says that it is a folder.
+        registry = os.path.join(path.parent.absolute(), registry)  # noqa: PTH118
     return attrs.evolve(settings, catalog=attrs.evolve(settings.catalog, registry=registry))
 
 

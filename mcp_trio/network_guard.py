@@ -33,6 +33,10 @@ class BlockedAddressError(httpcore2.ConnectError):
     """The network policy of the connection refuses the address. The text names no address."""
 
 
+HIDDEN_QUERY = "mcp_trio_hidden_query"
+"""Extension of a request: the part of its query, encoded, that holds a secret."""
+
+
 @attrs.frozen(kw_only=True)
 class NetworkPolicy:
     """What a connection may reach beside public addresses."""
@@ -73,6 +77,17 @@ class Guard:
         if target.is_global or self.policy.allow_private:
             return None
         return "a private or loopback address"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or literal means this machine."""
+    bare = host.strip("[]").lower().rstrip(".")
+    if bare == "localhost" or bare.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return False
 
 
 def _literal(host: str) -> Address | None:
@@ -281,7 +296,15 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; the answer's body is read by whoever iterates it."""
+        """Send one request; the answer's body is read by whoever iterates it.
+
+        What stands under `HIDDEN_QUERY` in its extensions goes behind its query, here where no
+        log of the client sees it.
+        """
+        target = request.url.raw_path
+        hidden = cast("bytes", request.extensions.get(HIDDEN_QUERY, b""))
+        if hidden:
+            target += (b"&" if b"?" in target else b"?") + hidden
         answer = await self._pool.handle_async_request(
             httpcore2.Request(
                 method=request.method,
@@ -289,7 +312,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                     scheme=request.url.raw_scheme,
                     host=request.url.raw_host,
                     port=request.url.port,
-                    target=request.url.raw_path,
+                    target=target,
                 ),
                 headers=request.headers.raw,
                 content=request.stream,

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import base64
 import hmac
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import attrs
 
 from mcp_trio.errors import ConfigurationError
+
+logger = logging.getLogger("mcp_trio.secrets")
 
 MASK = "***"
 SHORTEST = 4
@@ -35,6 +38,10 @@ class Secret:
         """The value. Call it where it goes onto the wire, and nowhere else."""
         return self._value
 
+    def known(self) -> tuple[str, ...]:
+        """Every value that must not be shown: this one, and those it had before."""
+        return (self.reveal(),)
+
     def __repr__(self) -> str:
         return f"Secret({MASK})"
 
@@ -47,7 +54,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._value.encode(), other._value.encode())
+        return hmac.compare_digest(self.reveal().encode(), other.reveal().encode())
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))
@@ -59,13 +66,86 @@ class Secret:
 def mask(text: str, secrets: Iterable[Secret]) -> str:
     """Replace every secret in a text, also where it is base64 or percent-encoded."""
     forms: set[str] = set()
-    for secret in secrets:
-        value = secret.reveal()
+    for value in {value for secret in secrets for value in secret.known()}:
         if len(value) >= SHORTEST:
             forms |= {value, quote(value, safe=""), base64.b64encode(value.encode()).decode()}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, MASK)
     return text
+
+
+class FileSecret(Secret):
+    """A secret that is read again when its file changes, as rotation does.
+
+    A file that is gone, empty or unreadable changes nothing: the last good value stays, and the
+    log tells once.
+    """
+
+    __slots__ = ("_earlier", "_path", "_seen", "_warned")
+
+    EARLIER = 4
+    """Values before the present one that are still masked."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it.
+
+        Raises:
+            OSError, ValueError: it cannot be read, or holds no usable secret.
+        """
+        self._path = path
+        self._seen = _stamp(path)
+        self._earlier: tuple[str, ...] = ()
+        self._warned = False
+        super().__init__(_read(path))
+
+    def reveal(self) -> str:
+        """The value as the file has it now."""
+        try:
+            seen = _stamp(self._path)
+            if seen == self._seen:
+                return self._value
+            value = _read(self._path)
+        except (OSError, ValueError) as error:
+            if not self._warned:
+                logger.warning("%s: %s; the last secret stays", self._path, type(error).__name__)
+                self._warned = True
+            return self._value
+        self._warned = False
+        if value != self._value:
+            self._earlier = (self._value, *self._earlier)[: self.EARLIER]
+            self._value = value
+        self._seen = seen
+        return value
+
+    def known(self) -> tuple[str, ...]:
+        """The value now, and those before it."""
+        return (self.reveal(), *self._earlier)
+
+    def __hash__(self) -> int:
+        return hash((FileSecret, self._path))
+
+    __eq__ = Secret.__eq__
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _read(path: Path) -> str:
+    value = path.read_text(encoding="utf-8").strip()
+    if not value:
+        raise ValueError("the file is empty")
+    return value
+
+
+def shown_url(url: str) -> str:
+    """A URL for people: without user, query and fragment, where secrets live, and not too long."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(no URL)"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
 
 
 @attrs.frozen(kw_only=True)
@@ -90,7 +170,6 @@ class SecretSource:
                 raise ConfigurationError(f"{whose}: {env} is not set")
             return Secret(value)
         try:
-            value = (self.folder / (file or "")).read_text(encoding="utf-8").strip()
+            return FileSecret(self.folder / (file or ""))
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{whose}: cannot read its {name}_file") from error
-        return Secret(value)

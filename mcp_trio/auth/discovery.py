@@ -15,8 +15,9 @@ import attrs
 from mcp_trio.auth.challenge import Challenge
 from mcp_trio.auth.metadata import ResourceMetadata, ServerMetadata, read_resource, read_server
 from mcp_trio.auth.steps import Answer, Ask, Flow, ask, read_object
-from mcp_trio.auth.urls import canonical, check_named, covers, origin_of, shown, split, well_known
+from mcp_trio.auth.urls import canonical, check_named, covers, origin_of, split, well_known
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.secrets import shown_url
 
 MAX_REDIRECTS = 3
 _RESOURCE = "oauth-protected-resource"
@@ -65,14 +66,14 @@ def find(url: str, challenge: Challenge | None, preferred: str | None = None) ->
     for candidate in server_candidates(issuer):
         answer = yield from _get(candidate, url)
         if answer is not None:
-            document = read_object(answer, f"the metadata of {shown(issuer)}")
+            document = read_object(answer, f"the metadata of {shown_url(issuer)}")
             return Place(
                 resource=metadata.resource,
                 server=read_server(document, issuer, near),
                 scopes_supported=metadata.scopes_supported,
                 dpop_required=metadata.dpop_required,
             )
-    raise UnauthorizedError(f"the authorization server {shown(issuer)} publishes no metadata")
+    raise UnauthorizedError(f"the authorization server {shown_url(issuer)} publishes no metadata")
 
 
 def server_candidates(issuer: str) -> list[str]:
@@ -100,7 +101,7 @@ def _resource(url: str, challenge: Challenge | None) -> Flow[ResourceMetadata | 
         if answer is not None:
             return read_resource(read_object(answer, "the protected-resource metadata"))
     if told:
-        raise UnauthorizedError(f"there are no protected-resource metadata at {shown(told)}")
+        raise UnauthorizedError(f"there are no protected-resource metadata at {shown_url(told)}")
     return None
 
 
@@ -141,6 +142,6 @@ def _get(url: str, server: str) -> Flow[Answer | None]:
         target = answer.headers.get("location")
         if not 300 <= answer.status < 400 or target is None:
             told = answer.reason or f"answered {answer.status}"
-            raise UnauthorizedError(f"{shown(url)} {told}")
+            raise UnauthorizedError(f"{shown_url(url)} {told}")
         url = check_named(urljoin(url, target), near)
-    raise UnauthorizedError(f"{shown(url)} is redirected too often")
+    raise UnauthorizedError(f"{shown_url(url)} is redirected too often")

@@ -38,10 +38,10 @@ from mcp_trio.auth.steps import (
     Visit,
 )
 from mcp_trio.auth.tokens import Grant, MemoryStore, TokenStore
-from mcp_trio.auth.urls import is_loopback, origin_of, shown
+from mcp_trio.auth.urls import origin_of
 from mcp_trio.errors import ConfigurationError, MCPError, UnauthorizedError
-from mcp_trio.network_guard import NetworkPolicy
-from mcp_trio.secrets import Secret
+from mcp_trio.network_guard import NetworkPolicy, is_loopback
+from mcp_trio.secrets import Secret, shown_url
 from mcp_trio.transports.http_endpoint import reading
 
 logger = logging.getLogger("mcp_trio.auth")
@@ -125,7 +125,9 @@ class Authorizer(httpx2.Auth):
         try:
             self._origin = origin_of(url)
         except UnauthorizedError as error:
-            raise ConfigurationError(f"authorization needs an http URL: {shown(url)}") from error
+            raise ConfigurationError(
+                f"authorization needs an http URL: {shown_url(url)}"
+            ) from error
         if self._origin.scheme != "https" and not self._origin.loopback:
             logger.warning("tokens for %s travel in the clear", self._origin)
         self._url = url
@@ -147,7 +149,7 @@ class Authorizer(httpx2.Auth):
         self._key: tuple[Secret, ProofKey] | None = None
 
     def __repr__(self) -> str:
-        return f"Authorizer({shown(self._url)!r})"
+        return f"Authorizer({shown_url(self._url)!r})"
 
     @property
     def identity(self) -> object:

@@ -15,8 +15,8 @@ from mcp_trio.auth.keys import PROOF_ALGORITHM, ProofKey
 from mcp_trio.auth.steps import Flow, save_client
 from mcp_trio.auth.token_requests import Applicant, RefusedError, refresh
 from mcp_trio.auth.tokens import Grant
-from mcp_trio.auth.urls import shown
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.secrets import shown_url
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +105,6 @@ def _proof_key(situation: Situation, place: Place, held: Grant | None) -> ProofK
         return None
     if not able:
         raise UnauthorizedError(
-            f"{shown(place.server.issuer)} does not bind tokens to keys with {PROOF_ALGORITHM}"
+            f"{shown_url(place.server.issuer)} does not bind tokens to keys with {PROOF_ALGORITHM}"
         )
     return ProofKey(None if held is None else held.dpop_key)

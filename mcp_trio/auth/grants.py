@@ -33,8 +33,8 @@ from mcp_trio.auth.token_requests import (
     request_token,
 )
 from mcp_trio.auth.tokens import Grant, RegisteredClient
-from mcp_trio.auth.urls import shown
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.secrets import shown_url
 
 OFFLINE = "offline_access"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -105,9 +105,11 @@ class Consent:
         """
         server = place.server
         if server.authorization_endpoint is None:
-            raise UnauthorizedError(f"{shown(server.issuer)} has no authorization endpoint")
+            raise UnauthorizedError(f"{shown_url(server.issuer)} has no authorization endpoint")
         if METHOD not in server.challenge_methods:
-            raise UnauthorizedError(f"{shown(server.issuer)} does not support PKCE with {METHOD}")
+            raise UnauthorizedError(
+                f"{shown_url(server.issuer)} does not support PKCE with {METHOD}"
+            )
         redirect_uri = yield from open_redirect()
         fixed = self.registered is not None or (
             self.document_url is not None and server.takes_client_urls
@@ -260,7 +262,9 @@ class Enterprise(_Alone):
         )
         assertion = document.get("access_token")
         if not isinstance(assertion, str) or document.get("issued_token_type") != ID_JAG:
-            raise UnauthorizedError(f"{shown(self.idp_token_endpoint)} gave no identity assertion")
+            raise UnauthorizedError(
+                f"{shown_url(self.idp_token_endpoint)} gave no identity assertion"
+            )
         applicant = Applicant(client=client, proof_key=moment.proof_key, now=moment.now)
         redeemed = _scoped(place, moment, grant_type=JWT_BEARER, assertion=assertion)
         return (yield from _redeem(place, moment, applicant, redeemed))

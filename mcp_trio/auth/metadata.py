@@ -11,8 +11,9 @@ from typing import cast
 
 import attrs
 
-from mcp_trio.auth.urls import Origin, check_named, shown
+from mcp_trio.auth.urls import Origin, check_named
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.secrets import shown_url
 
 
 @attrs.frozen(kw_only=True)
@@ -77,8 +78,8 @@ def read_server(document: Mapping[str, object], issuer: str, near: Origin) -> Se
     """
     said = document.get("issuer")
     if said != issuer:
-        named = shown(said) if isinstance(said, str) else "nobody"
-        if isinstance(said, str) and named == shown(issuer):
+        named = shown_url(said) if isinstance(said, str) else "nobody"
+        if isinstance(said, str) and named == shown_url(issuer):
             named = said[:200]
         raise UnauthorizedError(
             f"the metadata of the authorization server {issuer[:200]} are those of {named}"
@@ -90,7 +91,9 @@ def read_server(document: Mapping[str, object], issuer: str, near: Origin) -> Se
 
     token_endpoint = endpoint("token_endpoint")
     if token_endpoint is None:
-        raise UnauthorizedError(f"the authorization server {shown(issuer)} has no token endpoint")
+        raise UnauthorizedError(
+            f"the authorization server {shown_url(issuer)} has no token endpoint"
+        )
     methods = _texts(document, "token_endpoint_auth_methods_supported")
     return ServerMetadata(
         issuer=issuer,

@@ -20,9 +20,9 @@ from mcp_trio.auth.grants import Consent, Enterprise, Machine, Workload
 from mcp_trio.auth.keys import PrivateKey
 from mcp_trio.auth.registration import check_document_url
 from mcp_trio.auth.tokens import RegisteredClient
-from mcp_trio.auth.urls import check_named, origin_of, shown
+from mcp_trio.auth.urls import check_named, origin_of
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
-from mcp_trio.secrets import Secret
+from mcp_trio.secrets import Secret, shown_url
 
 Supply: TypeAlias = "str | Secret | Callable[[str], str | Secret | Awaitable[str | Secret]]"
 """A secret, or what gives one for an audience each time one is needed. May be a coroutine
@@ -217,7 +217,9 @@ class _Fixed(httpx2.Auth):
         try:
             self._origin = origin_of(url)
         except UnauthorizedError as error:
-            raise ConfigurationError(f"authorization needs an http URL: {shown(url)}") from error
+            raise ConfigurationError(
+                f"authorization needs an http URL: {shown_url(url)}"
+            ) from error
         self._url = url
         self._supply = supply
         self._newest: Secret | None = None

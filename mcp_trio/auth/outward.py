@@ -38,6 +38,7 @@ class Outward:
         policy: what may be reached beside public addresses.
         http: sends the requests in place of guarded sockets; stays the caller's.
         resolver: finds the addresses that the guard judges.
+        host: the only one to ask, where that was configured; None for those that servers name.
     """
 
     def __init__(
@@ -45,10 +46,13 @@ class Outward:
         policy: NetworkPolicy,
         http: httpx2.AsyncBaseTransport | None = None,
         resolver: Resolve = resolve,
+        *,
+        host: str | None = None,
     ) -> None:
         self._policy = policy
         self._given = http
         self._resolver = resolver
+        self._host = host
         self._made: dict[str, httpx2.AsyncBaseTransport] = {}
 
     async def __aenter__(self) -> Self:
@@ -104,8 +108,8 @@ class Outward:
         if self._given is not None:
             return self._given
         if scheme not in self._made:
-            # Any host that a server names, so none is trusted because of its name.
-            guard = Guard(host=None, policy=self._policy)
+            # A host that a server names is not trusted because of its name.
+            guard = Guard(host=self._host, policy=self._policy)
             tls = httpx2.create_ssl_context(trust_env=False) if scheme == "https" else None
             self._made[scheme] = GuardedTransport(
                 GuardedBackend(guard, resolver=self._resolver), tls

@@ -12,9 +12,9 @@ from mcp_trio.auth.metadata import ServerMetadata
 from mcp_trio.auth.steps import Ask, Flow, ask, load_client, read_object, save_client
 from mcp_trio.auth.token_requests import error_code
 from mcp_trio.auth.tokens import RegisteredClient
-from mcp_trio.auth.urls import is_loopback, shown
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
-from mcp_trio.secrets import Secret
+from mcp_trio.network_guard import is_loopback
+from mcp_trio.secrets import Secret, shown_url
 
 
 def check_document_url(url: str) -> str:
@@ -58,7 +58,7 @@ def register(
         return known
     if server.registration_endpoint is None:
         raise UnauthorizedError(
-            f"the authorization server {shown(server.issuer)} registers no clients: "
+            f"the authorization server {shown_url(server.issuer)} registers no clients: "
             "register one by hand and give it as `registered`"
         )
     method = _preferred(server)
@@ -81,7 +81,7 @@ def register(
     if answer.status not in {200, 201}:
         told = error_code(answer)
         raise UnauthorizedError(
-            f"the authorization server {shown(server.issuer)} does not register us "
+            f"the authorization server {shown_url(server.issuer)} does not register us "
             f"as a {wanted['application_type']} client: {told}"
         )
     client = _registered(read_object(answer, "the registration"), method, redirect_uri)
@@ -106,7 +106,7 @@ def _preferred(server: ServerMetadata) -> str:
         if method in server.auth_methods:
             return method
     raise UnauthorizedError(
-        f"the authorization server {shown(server.issuer)} takes no way of proving a client "
+        f"the authorization server {shown_url(server.issuer)} takes no way of proving a client "
         f"that we have: {', '.join(server.auth_methods)[:200]}"
     )
 

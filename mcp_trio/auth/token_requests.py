@@ -15,9 +15,8 @@ from mcp_trio.auth.keys import PrivateKey, ProofKey
 from mcp_trio.auth.metadata import ServerMetadata
 from mcp_trio.auth.steps import Answer, Flow, ask, form, read_object
 from mcp_trio.auth.tokens import Grant, RegisteredClient
-from mcp_trio.auth.urls import shown
 from mcp_trio.errors import UnauthorizedError
-from mcp_trio.secrets import Secret
+from mcp_trio.secrets import Secret, shown_url
 
 LEEWAY = 30.0
 """Seconds before its end that a token counts as old; less for one that lives shorter."""
@@ -75,7 +74,7 @@ class Applicant:
         found = next((method for method in known if method in server.auth_methods), None)
         if found is None:
             raise UnauthorizedError(
-                f"the authorization server {shown(server.issuer)} takes no client secret, only "
+                f"the authorization server {shown_url(server.issuer)} takes no client secret, only "
                 f"{', '.join(server.auth_methods)[:200]}"
             )
         return found
@@ -121,15 +120,15 @@ def request_token(
         question = attrs.evolve(form(url, {**fields, **own_fields}, headers), settles=once)
         answer = yield from ask(question)
         if answer.status == 200:
-            return read_object(answer, f"the answer of {shown(url)}")
+            return read_object(answer, f"the answer of {shown_url(url)}")
         code = error_code(answer)
         fresh = answer.headers.get("dpop-nonce")
         if code == "use_dpop_nonce" and nonce is None and fresh and applicant.proof_key is not None:
             nonce = fresh
             continue
         if 400 <= answer.status < 500:
-            raise RefusedError(f"{shown(url)} gives no token: {code}", code)
-        raise UnauthorizedError(f"{shown(url)} gives no token: {code}")
+            raise RefusedError(f"{shown_url(url)} gives no token: {code}", code)
+        raise UnauthorizedError(f"{shown_url(url)} gives no token: {code}")
 
 
 def read_grant(

@@ -6,12 +6,13 @@ origins are compared by meaning.
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.network_guard import is_loopback
+from mcp_trio.secrets import shown_url
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -33,17 +34,6 @@ class Origin:
         host = f"[{self.host}]" if ":" in self.host else self.host
         default = _PORTS[self.scheme] == self.port
         return f"{self.scheme}://{host}" if default else f"{self.scheme}://{host}:{self.port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or literal means this machine."""
-    bare = host.strip("[]").lower().rstrip(".")
-    if bare == "localhost" or bare.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(bare).is_loopback
-    except ValueError:
-        return False
 
 
 def split(url: str) -> SplitResult:
@@ -73,15 +63,6 @@ def origin_of(url: str) -> Origin:
     return Origin(parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS[parts.scheme])
 
 
-def shown(url: str) -> str:
-    """A URL for people: without user, query and fragment, and not too long."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "(no URL)"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
-
-
 def check_named(url: str, server: Origin) -> str:
     """Judge a URL that a server named, by what it says; addresses are judged on connecting.
 
@@ -93,11 +74,11 @@ def check_named(url: str, server: Origin) -> str:
     parts = split(url)
     found = origin_of(url)
     if parts.username is not None or parts.password is not None:
-        raise UnauthorizedError(f"{shown(url)} carries a user name")
+        raise UnauthorizedError(f"{shown_url(url)} carries a user name")
     if found.loopback and not server.loopback:
-        raise UnauthorizedError(f"{server} must not send us to this machine: {shown(url)}")
+        raise UnauthorizedError(f"{server} must not send us to this machine: {shown_url(url)}")
     if found.scheme != "https" and not found.loopback:
-        raise UnauthorizedError(f"{shown(url)} is not https")
+        raise UnauthorizedError(f"{shown_url(url)} is not https")
     return url
 
 

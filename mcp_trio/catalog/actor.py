@@ -16,9 +16,10 @@ from functools import partial
 import attrs
 import trio
 
-from mcp_trio.abc import Reading, Registry, RegistryError
+from mcp_trio.abc import Reading, Registry, RegistryError, Trouble
 from mcp_trio.catalog.schedule import Schedule, is_stale, is_suspicious
-from mcp_trio.catalog.snapshot import Compiler, Fault, Quarantined, Snapshot, Step
+from mcp_trio.catalog.snapshot import Compiler, Fault, Snapshot, Step
+from mcp_trio.catalog.status import CatalogState, CatalogStatus
 from mcp_trio.events import CatalogFailed, CatalogRefreshed, Event
 from mcp_trio.server.providers import ProviderHost, ToolSet
 
@@ -28,36 +29,6 @@ SMALL = 1_000
 """Above so many operations every step is made in a worker thread."""
 
 _log = logging.getLogger("mcp_trio.catalog")
-
-
-@attrs.frozen(kw_only=True)
-class CatalogStatus:
-    """How a catalog is doing, for a status endpoint."""
-
-    ready: bool
-    """Whether the registry was read at least once."""
-    revision: str
-    """Of what is served; of the empty snapshot before the first read."""
-    listing_revision: str
-    """Of what is listed."""
-    operations: int
-    """How many are served."""
-    published: int
-    """How many are published in the registry, served or not."""
-    quarantine: tuple[Quarantined, ...]
-    """What is published and not served as published, and why."""
-    age: float | None
-    """Seconds since the registry was last seen to match, None before the first time."""
-    next_refresh: float | None
-    """Seconds until the timer, 0 when it is due, None while the actor is not running."""
-    consecutive_failures: int
-    """Failed reads since the last good one."""
-    last_error: str | None
-    """Of the newest read, None if that one went well."""
-    awaiting_confirmation: bool
-    """Whether a suspicious reading waits to be read a second time."""
-    swaps: int
-    """How many snapshots have been put in place since the start."""
 
 
 @attrs.frozen(eq=False)
@@ -98,6 +69,7 @@ class CatalogActor:
         stale_after: seconds without a look after which `freshen` asks for one; the
             interval if None.
         freshen_timeout: seconds `freshen` waits at most.
+        read_timeout: seconds in which the registry has to answer one look.
         schedule: the whole timing policy, in place of `interval`.
         chance: gives numbers from 0 to 1 for the jitter.
     """
@@ -110,6 +82,7 @@ class CatalogActor:
         interval: float = 30.0,
         stale_after: float | None = None,
         freshen_timeout: float = 1.0,
+        read_timeout: float = 120.0,
         schedule: Schedule | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -118,6 +91,7 @@ class CatalogActor:
         self._schedule = schedule or Schedule(interval=interval)
         self._stale_after = self._schedule.interval if stale_after is None else stale_after
         self._freshen_timeout = freshen_timeout
+        self._read_timeout = read_timeout
         self._chance = chance
         self._host: ProviderHost | None = None
         self._ready = trio.Event()
@@ -200,6 +174,7 @@ class CatalogActor:
         """Tell how the catalog is doing."""
         now, facts, snapshot = trio.current_time(), self._facts, self._snapshot
         return CatalogStatus(
+            state=self._state(now),
             ready=self._ready.is_set(),
             revision=snapshot.revision,
             listing_revision=snapshot.listing_revision,
@@ -213,6 +188,18 @@ class CatalogActor:
             awaiting_confirmation=facts.doubtful is not None,
             swaps=facts.swaps,
         )
+
+    def _state(self, now: float) -> CatalogState:
+        facts = self._facts
+        if not self._running:
+            return CatalogState.STOPPED
+        if facts.failures:
+            return CatalogState.FAILING
+        if facts.matched is None:
+            return CatalogState.STARTING
+        # A look may be due, going on, and asked for a second time: all that is still fresh.
+        bound = 2 * self._schedule.interval + self._read_timeout
+        return CatalogState.STALE if now - facts.matched > bound else CatalogState.FRESH
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look at the registry now and then at every deadline, until cancelled.
@@ -313,17 +300,28 @@ class CatalogActor:
     async def _refresh(self) -> None:
         facts = self._facts
         self._changed = 0
-        if facts.token is not None and await self._registry.change_token() == facts.token:
+        reading = await self._read()
+        if reading is None:
             facts.doubtful = None
             if self._name_came_free():
-                unchanged = Reading(token=facts.token, entries=(), complete=False)
+                unchanged = Reading(token=str(facts.token), entries=(), complete=False)
                 await self._take_in(unchanged)
             return
-        reading = await self._registry.read(facts.token)
         if not self._believed(reading):
             return
         await self._take_in(reading)
         facts.token = reading.token
+
+    async def _read(self) -> Reading | None:
+        """What the registry says now; None if that is what it said before."""
+        token = self._facts.token
+        with trio.move_on_after(self._read_timeout):
+            if token is not None and await self._registry.change_token() == token:
+                return None
+            return await self._registry.read(token)
+        raise RegistryError(
+            Trouble.UNREACHABLE, f"the registry gave no answer in {self._read_timeout:g} seconds"
+        )
 
     def _believed(self, reading: Reading) -> bool:
         """Tell whether to act on a reading, or to wait until it has been read twice."""

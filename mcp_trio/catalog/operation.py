@@ -161,14 +161,18 @@ def _is_string(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in {int, float} and cast("float", value) >= 0
+def _is_positive(value: object) -> bool:
+    return type(value) in {int, float} and 0 < cast("float", value) <= 31_536_000
 
 
 _string = _rule(_is_string, "must be a non-empty string")
 _text = _rule(lambda value: isinstance(value, str), "must be a string")
 _boolean = _rule(lambda value: isinstance(value, bool), "must be true or false")
-_number = _rule(_is_number, "must be a number, 0 or more")
+_positive = _rule(_is_positive, "must be a number of seconds over 0, a year at most")
+_share = _rule(
+    lambda value: type(value) in {int, float} and 0 < cast("float", value) <= 1,
+    "must be a number over 0, up to 1",
+)
 _mapping = _rule(lambda value: isinstance(value, dict), "must be an object")
 
 
@@ -333,13 +337,19 @@ _EXECUTION = _object(
         "idempotent": _boolean,
         "idempotency_key_header": _string,
         "circuit": _object(
-            {}, dict.fromkeys(("failure_rate", "min_calls", "window_s", "cooldown_s"), _number)
+            {},
+            {
+                "failure_rate": _share,
+                "min_calls": _whole(1, 1_000_000),
+                "window_s": _positive,
+                "cooldown_s": _positive,
+            },
         ),
         "concurrency": _whole(1, 10_000),
         "rate_per_minute": _object(
             {"limit": _whole(1, 1_000_000)}, {"per": _one_of("principal", "global")}
         ),
-        "cache": _object({"ttl_s": _number}, {"vary": _list_of(_string)}),
+        "cache": _object({"ttl_s": _positive}, {"vary": _list_of(_string)}),
         "limits": _object(
             {},
             {
@@ -448,6 +458,13 @@ def find_faults(view: object) -> list[OperationError]:
         protocol, target = held.get("protocol"), held.get("target")
         if isinstance(protocol, str) and protocol in _TARGETS and isinstance(target, dict):
             _TARGETS[protocol](cast("object", target), "target", found)
+    return found
+
+
+def execution_faults(config: object, place: str) -> list[OperationError]:
+    """Tell everything that is wrong with an `execution_config` which stands by itself."""
+    found: Faults = []
+    _EXECUTION(config, place, found)
     return found
 
 

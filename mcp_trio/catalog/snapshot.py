@@ -8,6 +8,7 @@ and may run in a worker thread. When to read, and when to believe, is the actor'
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -116,7 +117,7 @@ class Snapshot:
         """Changes exactly when what is listed changes."""
         return _revision(self.listing_sum)
 
-    @property
+    @functools.cached_property
     def report(self) -> tuple[Quarantined, ...]:
         """Every operation in quarantine, and every owner of a name others claim too, by id."""
         found = list(self.quarantine.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from mcp_trio.cli.catalog import catalog
 from mcp_trio.cli.client import COMMANDS
 from mcp_trio.cli.serve import serve
 
@@ -15,5 +16,6 @@ def main() -> None:
 
 
 main.add_command(serve)
+main.add_command(catalog)
 for _command in COMMANDS:
     main.add_command(_command)

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs, unquote
 
+import attrs
 import trio
 
 from mcp_trio.catalog.registries.schema import create_registry, publish
 from mcp_trio.config import CatalogSection, ServerSection, Settings
 from mcp_trio.http.asgi_call import Receive, Scope, Send
-from mcp_trio.runtime.http_connection import HttpSection
+from mcp_trio.runtime.http_sections import HttpSection
 from mcp_trio.wire import JSONObject
 
 logger = logging.getLogger("mcp_trio.demo")
@@ -86,10 +87,12 @@ class DemoUpstream:
         self, query: dict[str, list[str]], receive: Receive
     ) -> tuple[int, JSONObject] | None:
         wait = min(float(query.get("wait", ["0"])[0]), MAX_WAIT)
-        if wait > 0 and await _client_left_within(wait, receive):
-            self.abandoned += 1
-            logger.warning("the client of the inventory left before the answer")
-            return None
+        if wait > 0:
+            logger.info("the inventory takes its time")
+            if await _client_left_within(wait, receive):
+                self.abandoned += 1
+                logger.warning("the client of the inventory left before the answer")
+                return None
         warehouse = query.get("warehouse", [""])[0]
         limit = int(query.get("limit", ["100"])[0])
         found = [item for item in ITEMS if warehouse in {"", item["warehouse"]}]
@@ -254,23 +257,26 @@ LIST_ITEMS: JSONObject = {
 }
 
 
-DEMO_SERVER = ServerSection(name="mcp-trio-demo", version="1")
-"""How the demo calls itself."""
+DEMO_SETTINGS = Settings(
+    server=ServerSection(name="mcp-trio-demo", version="1"),
+    catalog=CatalogSection(registry="registry.sqlite", interval=INTERVAL),
+)
+"""How the demo calls itself, and how often it looks for changes."""
 
 
-def demo_settings(folder: Path, upstream: str, server: ServerSection) -> Settings:
+def demo_settings(folder: Path, upstream: str, asked: Settings = DEMO_SETTINGS) -> Settings:
     """Make the registry of the demo in a folder, and the settings that serve it.
 
     Args:
         folder: an empty folder of its own.
         upstream: base URL of the running `DemoUpstream`.
-        server: where to serve, and as whom.
+        asked: where to serve, and as whom.
     """
-    registry = folder / "registry.sqlite"
+    registry = folder / asked.catalog.registry
     create_registry(registry)
     publish(registry, CREATE_LEAD, GET_PROFILE, LIST_ITEMS)
-    return Settings(
-        server=server,
-        catalog=CatalogSection(registry=str(registry), interval=INTERVAL),
+    return attrs.evolve(
+        asked,
+        catalog=attrs.evolve(asked.catalog, registry=str(registry)),
         connections={"demo": HttpSection(base_url=upstream, vars={"tenant": "acme"})},
     )

@@ -17,10 +17,11 @@ import click
 import trio
 
 from mcp_trio.catalog.actor import CatalogActor
-from mcp_trio.catalog.registries.sqlite import SqliteRegistry
-from mcp_trio.cli.demo import DEMO_SERVER, DemoUpstream, demo_settings
-from mcp_trio.config import ServerSection, Settings, load_settings, make_connections
+from mcp_trio.catalog.registries.opening import shown
+from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
+from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.admin import AdminApp, Document
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
@@ -38,13 +39,23 @@ logger = logging.getLogger("mcp_trio.cli")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 picks one.  [default: 8000]")
 @click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the admin listener; 0 picks one.  [default: none, unless CONFIG has one]",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
 )
 def serve(
-    config: Path | None, demo: bool, host: str | None, port: int | None, log_level: str
+    config: Path | None,
+    demo: bool,
+    host: str | None,
+    port: int | None,
+    admin_port: int | None,
+    log_level: str,
 ) -> None:
     """Publish the operations of a registry as MCP tools, over Streamable HTTP.
 
@@ -56,9 +67,10 @@ def serve(
     configure_logging(level=log_level)
     try:
         if config is None:
-            trio.run(_serve_demo, host or "127.0.0.1", 8000 if port is None else port)
+            trio.run(_serve_demo, _overridden(DEMO_SETTINGS, host, port, admin_port))
         else:
-            trio.run(_serve_config, _overridden(load_settings(config), host, port), config.parent)
+            asked = _overridden(load_settings(config), host, port, admin_port)
+            trio.run(_serve_config, asked, config.parent)
     except EXPLAINED as error:
         raise click.ClickException("; ".join(_messages(error))) from None
     except BaseExceptionGroup as group:
@@ -79,13 +91,17 @@ def _messages(error: BaseException) -> list[str]:
     return found or [str(getattr(error, "strerror", None) or error)]
 
 
-def _overridden(settings: Settings, host: str | None, port: int | None) -> Settings:
-    server = settings.server
+def _overridden(
+    settings: Settings, host: str | None, port: int | None, admin_port: int | None
+) -> Settings:
+    server, admin = settings.server, settings.admin
     if host is not None:
         server = attrs.evolve(server, host=host)
     if port is not None:
         server = attrs.evolve(server, port=port)
-    return attrs.evolve(settings, server=server)
+    if admin_port is not None:
+        admin = attrs.evolve(admin or AdminSection(), port=admin_port)
+    return attrs.evolve(settings, server=server, admin=admin)
 
 
 async def _serve_config(settings: Settings, folder: Path) -> None:
@@ -94,26 +110,25 @@ async def _serve_config(settings: Settings, folder: Path) -> None:
     await until_signalled(run, server.drain)
 
 
-async def _serve_demo(host: str, port: int) -> None:
-    section = attrs.evolve(DEMO_SERVER, host=host, port=port)
-    server = _make_server(section, Path())
+async def _serve_demo(asked: Settings) -> None:
+    server = _make_server(asked.server, Path())
 
     async def run() -> None:
         # Within the watch over signals, so that none leaves the folder behind.
-        async with _demo(section) as (settings, upstream):
+        async with _demo(asked) as (settings, upstream):
             await run_service(server, settings, Path(), f"demo upstream {upstream}")
 
     await until_signalled(run, server.drain)
 
 
 @contextlib.asynccontextmanager
-async def _demo(section: ServerSection) -> AsyncGenerator[tuple[Settings, str], None]:
+async def _demo(asked: Settings) -> AsyncGenerator[tuple[Settings, str], None]:
     """Run the upstream of the demo, and keep its registry for as long."""
     folder = Path(tempfile.mkdtemp(prefix="mcp-trio-demo-"))
     try:
         async with trio.open_nursery() as nursery:
             (upstream,) = await nursery.start(HTTPService(DemoUpstream()).run, "127.0.0.1", 0)
-            yield demo_settings(folder, upstream, section), upstream
+            yield demo_settings(folder, upstream, asked), upstream
             nursery.cancel_scope.cancel()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -143,13 +158,18 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
     """
     connections = Connections(make_connections(settings.connections, folder))
     actor = CatalogActor(
-        SqliteRegistry(settings.catalog.registry),
+        settings.catalog.open_registry(folder),
         Compiler(connections),
         interval=settings.catalog.interval,
     )
     server.add_provider(actor)
     async with connections, trio.open_nursery() as nursery:
         await nursery.start(actor.run)
+        notes = [note] if note else []
+        if settings.admin is not None:
+            # Up for as long as anything is to be seen: also while the server drains.
+            admin = await nursery.start(_serve_admin, settings.admin, server, actor)
+            notes.append(f"admin on {' '.join(admin)}")
         async with trio.open_nursery() as serving:
             serve_http = functools.partial(
                 server.serve_http,
@@ -160,11 +180,26 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
                 ready=actor.ready.is_set,
             )
             urls: list[str] = await serving.start(serve_http)
-            where = f"MCP on {' '.join(urls)}, registry {settings.catalog.registry}"
-            parts = [where, *([note] if note else []), f"try: {curl_line(urls[0])}"]
+            where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"
+            parts = [where, *notes, f"try: {curl_line(urls[0])}"]
             click.echo("mcp-trio: " + "; ".join(parts), err=True)
         logger.info("drained")
         nursery.cancel_scope.cancel()
+
+
+async def _serve_admin(
+    section: AdminSection,
+    server: MCPServer,
+    actor: CatalogActor,
+    *,
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    app = AdminApp(
+        {"/catalog": lambda: Document.of(actor.status().as_json())},
+        policy=section.policy(),
+        ready=lambda: actor.ready.is_set() and not server.notices.draining,
+    )
+    await HTTPService(app).run(section.host, section.port, task_status=task_status)
 
 
 def curl_line(url: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
@@ -185,7 +185,7 @@ class ClientGroup:
         *,
         timeout: float | TimeLimit | None = None,  # noqa: ASYNC109 - the servers have to be told
         cache: bool = True,
-    ) -> AsyncIterator[Tool]:
+    ) -> AsyncGenerator[Tool, None]:
         """Walk over the tools of all servers, under their long names, server by server.
 
         All servers are asked at the same time, before the first tool is given. One that does not
@@ -203,12 +203,14 @@ class ClientGroup:
         *,
         timeout: float | TimeLimit | None = None,  # noqa: ASYNC109 - the servers have to be told
         cache: bool = True,
-    ) -> AsyncIterator[Prompt]:
+    ) -> AsyncGenerator[Prompt, None]:
         """Walk over the prompts of all servers; see `tools`."""
         for prompt in await self._gather(lambda c: c.prompts(timeout=timeout, cache=cache)):
             yield prompt
 
-    async def _gather(self, listing: Callable[[MCPClient], AsyncIterator[Named]]) -> list[Named]:
+    async def _gather(
+        self, listing: Callable[[MCPClient], AsyncGenerator[Named, None]]
+    ) -> list[Named]:
         found: dict[str, list[Named]] = {}
 
         async def ask(name: str, client: MCPClient) -> None:

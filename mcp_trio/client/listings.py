@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Generic, Protocol, TypeVar, cast
 
 import attrs
@@ -94,7 +94,7 @@ MAX_IDLE = 1000
 
 async def walk(
     fetch: Callable[[str | None], Awaitable[tuple[Iterable[T], str | None]]],
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T, None]:
     """Give the entries of all pages, in order.
 
     Args:
@@ -215,7 +215,7 @@ class Listings(abc.ABC):
 
     def tools(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[Tool]:
+    ) -> AsyncGenerator[Tool, None]:
         """Walk over all tools, page by page.
 
         Args:
@@ -229,35 +229,34 @@ class Listings(abc.ABC):
 
     def prompts(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[Prompt]:
+    ) -> AsyncGenerator[Prompt, None]:
         """Walk over all prompts; see `tools`."""
         return self._walk(PROMPTS, timeout, cache=cache)
 
     def resources(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[Resource]:
+    ) -> AsyncGenerator[Resource, None]:
         """Walk over all resources; see `tools`."""
         return self._walk(RESOURCES, timeout, cache=cache)
 
     def resource_templates(
         self, *, timeout: float | TimeLimit | None = None, cache: bool = True
-    ) -> AsyncIterator[ResourceTemplate]:
+    ) -> AsyncGenerator[ResourceTemplate, None]:
         """Walk over all resource templates; see `tools`."""
         return self._walk(TEMPLATES, timeout, cache=cache)
 
-    async def _walk(
+    def _walk(
         self,
         listing: _Listing[Page, Item],
-        timeout: float | TimeLimit | None,  # noqa: ASYNC109 - handed on
+        timeout: float | TimeLimit | None,
         *,
         cache: bool,
-    ) -> AsyncIterator[Item]:
+    ) -> AsyncGenerator[Item, None]:
         async def fetch(cursor: str | None) -> tuple[list[Item], str | None]:
             page = await self._page(listing, cursor, timeout, cache=cache)
             return cast("list[Item]", listing.entries(page)), page.next_cursor
 
-        async for item in walk(fetch):
-            yield item
+        return walk(fetch)  # itself, so that closing it early closes all of it
 
     async def _page(
         self,

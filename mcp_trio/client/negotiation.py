@@ -27,8 +27,10 @@ from mcp_trio.eras.negotiate import (
 )
 from mcp_trio.eras.stamps import HandshakeStamp, StatelessStamp
 from mcp_trio.errors import (
+    METHOD_NOT_FOUND,
     UNSUPPORTED_VERSION,
     MCPError,
+    RemoteError,
     RequestTimeoutError,
     TransportError,
     UnauthorizedError,
@@ -149,6 +151,12 @@ class Negotiation:
         refused = error.rpc_code == UNSUPPORTED_VERSION or supported_by(error)
         if refused and not isinstance(error, VersionMismatchError):
             return nothing_common(self.options.revisions, supported_by(error))
+        if _knows_no_discover(error, reply) and all(r.stateless for r in self.options.revisions):
+            ours = ", ".join(revision.date for revision in self.options.revisions)
+            return VersionMismatchError(
+                f"the server speaks no revision without a handshake: it answered {error.message!r}",
+                data={"supported": [], "requested": ours},
+            )
         return error
 
     async def _discover(self, revision: Revision, step: Step) -> Agreed:
@@ -213,3 +221,10 @@ class Negotiation:
             server_info=found.server_info,
             instructions=found.instructions,
         )
+
+
+def _knows_no_discover(error: MCPError, reply: Reply) -> bool:
+    """Tell whether an answer to `server/discover` is one of a server that wants a handshake."""
+    if not isinstance(error, RemoteError):
+        return False
+    return error.rpc_code == METHOD_NOT_FOUND or reply is Reply.NO_ENDPOINT

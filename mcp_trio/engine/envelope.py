@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from mcp_trio.jsonrpc.messages import Message
+from mcp_trio.secrets import Secret
 from mcp_trio.wire.basic import RequestId
 
 
@@ -17,6 +18,9 @@ class Principal:
     subject: str
     scopes: frozenset[str] = frozenset()
     claims: Mapping[str, object] = attrs.field(factory=dict[str, object])
+    token: Secret | None = attrs.field(default=None, eq=False, repr=False)
+    """The token that proved it. It is never sent on; an authorization server may exchange it for
+    one of an upstream. Another token of the same caller makes no other caller."""
 
 
 @attrs.frozen

@@ -11,25 +11,22 @@ from collections.abc import Iterator
 
 import attrs
 
-END = 1024
-"""Bytes that are kept of either end of an oversized line."""
+EDGE = 512
+"""Bytes that are kept of the beginning and of the end of a line that is too long."""
 
 
 @attrs.frozen
 class Oversized:
-    """A line longer than allowed. Its bytes are gone; the next line is read as usual."""
+    """A line longer than allowed: given once it is, and once more when it has ended.
+
+    Its bytes are gone but for those at its edges; the next line is read as usual.
+    """
 
     limit: int
-    head: bytes = attrs.field(default=b"", eq=False)
-    """Its first bytes."""
-
-
-@attrs.frozen
-class Skipped:
-    """The end of an oversized line."""
-
-    tail: bytes = attrs.field(default=b"", eq=False)
-    """Its last bytes."""
+    start: bytes
+    """How it begins."""
+    end: bytes | None = None
+    """How it ends; None while it goes on."""
 
 
 class EndlessLineError(ValueError):
@@ -42,14 +39,15 @@ class LineDecoder:
     def __init__(self, limit: int, *, endless: float = math.inf) -> None:
         self.limit = limit
         self.endless = endless
-        """Bytes of one line after which it is given up that it will end."""
+        """Bytes beyond the limit after which it is given up that a line will end."""
         self._buffer = bytearray()
         self._scanned = 0
-        self._skipping = False
+        self._start: bytes | None = None
+        """How the line begins that is being skipped; None while none is."""
         self._skipped = 0
-        self._tail = b""
+        """Bytes of it that are gone."""
 
-    def receive(self, data: bytes | bytearray) -> Iterator[bytes | Oversized | Skipped]:
+    def receive(self, data: bytes | bytearray) -> Iterator[bytes | Oversized]:
         """Take bytes, give the lines they complete. Empty lines are dropped.
 
         Raises:
@@ -60,35 +58,30 @@ class LineDecoder:
             line = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
             self._scanned = 0
-            if self._skipping:
-                self._skipping = False
-                yield Skipped((self._tail + line)[-END:])
-            elif len(line) > self.limit:
-                yield Oversized(self.limit, line[:END])
-                yield Skipped(line[-END:])
+            if self._start is None and len(line) > self.limit:
+                yield self._skip(line)
+            if self._start is not None:
+                yield Oversized(self.limit, self._start, line[-EDGE:])
+                self._start = None
             elif stripped := line.removesuffix(b"\r"):
                 yield stripped
         self._scanned = len(self._buffer)
-        if self._skipping:
-            self._skip()
-        elif self._scanned > self.limit:
-            self._skipping = True
-            self._skipped = 0
-            self._tail = b""
-            head = bytes(self._buffer[:END])
-            self._skip()
-            yield Oversized(self.limit, head)
+        if self._start is None and self._scanned > self.limit:
+            yield self._skip(self._buffer)
+        if self._start is not None:
+            self._skipped += max(0, len(self._buffer) - EDGE)
+            del self._buffer[:-EDGE]
+            self._scanned = len(self._buffer)
+            if self._skipped > self.endless:
+                raise EndlessLineError(f"a line did not end within {self._skipped} bytes")
 
-    def _skip(self) -> None:
-        self._skipped += len(self._buffer)
-        self._tail = (self._tail + self._buffer[-END:])[-END:]
-        self._buffer.clear()
-        self._scanned = 0
-        if self._skipped > self.endless:
-            raise EndlessLineError(f"a line did not end within {self._skipped} bytes")
+    def _skip(self, line: bytes | bytearray) -> Oversized:
+        self._start = bytes(line[:EDGE])
+        self._skipped = 0
+        return Oversized(self.limit, self._start)
 
     def end(self) -> bytes | None:
         """Give what stood after the last line feed when the stream ended."""
         rest = bytes(self._buffer).strip(b"\r\n \t")
         self._buffer.clear()
-        return None if self._skipping or not rest else rest
+        return None if self._start is not None or not rest else rest

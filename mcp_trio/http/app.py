@@ -23,6 +23,7 @@ from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
 from mcp_trio.http.exchange import serve_request
 from mcp_trio.http.options import HTTPOptions, identified
+from mcp_trio.http.probes import PROBES, answer_probe
 from mcp_trio.http.requests import (
     BodyTimeoutError,
     BodyTooLargeError,
@@ -280,14 +281,10 @@ class HTTPApp:
         )
 
     async def _probe(self, path: str, http: HTTPRequest, send: Send) -> None:
-        if http.scope["method"] not in {"GET", "HEAD"} or path not in {"/healthz", "/readyz"}:
+        if http.scope["method"] not in {"GET", "HEAD"} or path not in PROBES:
             await respond(send, 404, b'{"error":"not found"}')
-        elif path == "/healthz":
-            await respond(send, 200, b'{"status":"ok"}')
-        elif self._draining or not self._ready():
-            await respond(send, 503, b'{"status":"not ready"}')
         else:
-            await respond(send, 200, b'{"status":"ready"}')
+            await answer_probe(path, send, ready=not self._draining and self._ready())
 
     async def _http_sse(
         self, path: str, http: HTTPRequest, send: Send, cors: tuple[Header, ...]

@@ -21,7 +21,7 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
 
-_JSON = (b"content-type", b"application/json")
+JSON = b"application/json"
 _STREAM: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -40,14 +40,19 @@ def status_of(reply: Message) -> int:
 
 
 async def respond(
-    send: Send, status: int, body: bytes = b"", headers: Iterable[Header] = ()
+    send: Send,
+    status: int,
+    body: bytes = b"",
+    headers: Iterable[Header] = (),
+    *,
+    media: bytes = JSON,
 ) -> None:
-    """Send a whole response; a body is JSON."""
+    """Send a whole response."""
     fields: list[Header] = list(headers)
     if status != 204:  # which must not announce a length (RFC 9110, section 8.6)
         fields.append((b"content-length", b"%d" % len(body)))
     if body:
-        fields.append(_JSON)
+        fields.append((b"content-type", media))
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})
 

@@ -19,6 +19,7 @@ import attrs
 import msgspec
 
 from mcp_trio.errors import INVALID_REQUEST, PARSE_ERROR, ErrorCode
+from mcp_trio.jsonrpc.glimpse import REACH, Glimpse, glimpse
 from mcp_trio.jsonrpc.messages import (
     Batch,
     Error,
@@ -84,14 +85,16 @@ def _fault(code: int, reason: str, id_: RequestId | None = None) -> Malformed:
 def decode(data: bytes, limits: CodecLimits = DEFAULT_LIMITS) -> Message:
     """Read one message or one batch. Never raises for what a peer can send."""
     if too_deep(data, limits.max_depth):
-        return _fault(INVALID_REQUEST, f"JSON is nested more than {limits.max_depth} levels deep")
+        reason = f"JSON is nested more than {limits.max_depth} levels deep"
+        return unread(reason, glimpse(data, data[-REACH:]))
     try:
         value = _decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _fault(
-            PARSE_ERROR,
-            "Parse error: not JSON in UTF-8, or a number or character in it cannot be read",
-        )
+        reason = "Parse error: not JSON in UTF-8, or a number or character in it cannot be read"
+        seen = glimpse(data, data[-REACH:])
+        if seen is not None and seen.answers:
+            return unread(reason, seen)
+        return _fault(PARSE_ERROR, reason)  # whose id is null, says JSON-RPC
     if isinstance(value, list):
         items = cast("list[object]", value)
         if not items:
@@ -102,6 +105,16 @@ def decode(data: bytes, limits: CodecLimits = DEFAULT_LIMITS) -> Message:
             )
         return Batch(tuple(_read(item, limits) for item in items))
     return _read(value, limits)
+
+
+def unread(reason: str, seen: Glimpse | None) -> Malformed:
+    """What becomes of a message that was not read whole, by what was seen of it.
+
+    An answer is never answered; whoever waits for it is told.
+    """
+    if seen is not None and seen.answers:
+        return Malformed(reason, None, seen.id)
+    return _fault(INVALID_REQUEST, reason, None if seen is None else seen.id)
 
 
 def _usable_id(value: object, limits: CodecLimits) -> RequestId | None:

@@ -1,7 +1,9 @@
-"""Whose message it is, from the ends of one that is too large to be read.
+"""What can be told of a message that cannot be read whole: whether it answers, and whom.
 
-So that a call whose answer is too large fails at once, by name, and nobody else's. Only the
-orders are known in which libraries write the fields of a message; of others nothing is told.
+A line may be too long to keep, or its JSON broken somewhere. Whoever waits for that answer would
+wait in vain, so its id is looked for where others put it: among the short members before the
+first long one, and among those after the last. Members of anything inside are never taken for
+those of the message.
 """
 
 from __future__ import annotations
@@ -10,45 +12,48 @@ import re
 
 import attrs
 
-from mcp_trio.jsonrpc import codec
 from mcp_trio.wire.basic import RequestId
 
-_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_ID = rb'"id"\s*:\s*(?P<id>-?\d{1,40}|"(?:[^"\\]|\\.){0,512}")'
-_HEAD = re.compile(
-    rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?(?:" + _ID + rb"\s*,\s*)?"
-    rb"(?:" + _VERSION + rb'\s*,\s*)?"(?P<kind>result|error|method|params)"\s*:',
-    re.DOTALL,
-)
-# Inside of something else it would be followed by the end of that, too.
-_TAIL = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z", re.DOTALL)
+REACH = 512
+"""Bytes of the beginning and of the end that are looked at."""
+
+_MEMBER = rb'"(jsonrpc|id|method)"\s*:\s*("[^"\\]*"|-?\d+)'
+_SHORT = re.compile(_MEMBER)
+_START = re.compile(rb"\s*\{\s*((?:" + _MEMBER + rb'\s*,\s*)*)"(result|error|params)"\s*:')
+# The brace that ends the line is that of the message, and so are the members right before it.
+_END = re.compile(rb"((?:,\s*" + _MEMBER + rb"\s*){1,3})\}\s*\Z")
 
 
 @attrs.frozen
 class Glimpse:
-    """What the beginning of a message tells."""
+    """What was seen of a message."""
 
-    is_answer: bool = False
-    id: RequestId | None = None
+    answers: bool
+    """Whether it is an answer; else it is a request or a notification."""
+    id: RequestId | None
+    """Its id, as far as it was seen."""
 
 
-def begins(head: bytes) -> Glimpse:
-    """Look at the first bytes of a message."""
-    found = _HEAD.match(head)
+def glimpse(start: bytes, end: bytes = b"") -> Glimpse | None:
+    """Look at a message. None if it does not look like one.
+
+    Args:
+        start: how it begins; the first `REACH` bytes will do.
+        end: how it ends, if that is known.
+    """
+    found = _START.match(start[:REACH])
     if found is None:
-        return Glimpse()
-    return Glimpse(found["kind"] in {b"result", b"error"}, _read(found))
-
-
-def ends(tail: bytes) -> RequestId | None:
-    """Look for the id in the last bytes of a message whose first ones did not tell."""
-    found = _TAIL.search(tail)
-    return None if found is None else _read(found)
-
-
-def _read(found: re.Match[bytes]) -> RequestId | None:
-    try:
-        value = codec.decode_value(found["id"] or b"null")
-    except ValueError:
         return None
-    return value if isinstance(value, int | str) else None
+    members = dict(_SHORT.findall(found[1]))
+    if (closing := _END.search(end[-REACH:])) is not None:
+        members |= dict(_SHORT.findall(closing[1]))
+    long = found.groups()[-1]
+    return Glimpse(long != b"params" and b"method" not in members, _id(members.get(b"id")))
+
+
+def _id(token: bytes | None) -> RequestId | None:
+    if token is None:
+        return None
+    if token.startswith(b'"'):
+        return token[1:-1].decode(errors="replace")
+    return int(token)

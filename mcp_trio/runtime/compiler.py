@@ -13,13 +13,16 @@ from typing import cast
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.framing.param_headers import ParamHeaderError, param_headers
 from mcp_trio.json_schema import SchemaError, Validator
-from mcp_trio.runtime.adapters.base import Adapter, Plan
+from mcp_trio.runtime.adapters.base import INPUT_NAMES, Adapter, Plan
 from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.expressions import ExpressionError, compile_expression
 from mcp_trio.runtime.mapping import MappingError
 from mcp_trio.runtime.output import Output, compile_output
 from mcp_trio.runtime.pipeline import CompiledOperation
 from mcp_trio.runtime.plugins import Adapters
-from mcp_trio.runtime.policies import Gatekeeper, settings_of
+from mcp_trio.runtime.policies import Gatekeeper, Settings, settings_of
+from mcp_trio.runtime.result_cache import CachePolicy
+from mcp_trio.runtime.sending import Sender
 
 _OPEN_ENDED = frozenset(
     {
@@ -81,19 +84,28 @@ class Compiler:
             raise OperationError(str(error), place="input_schema") from error
         try:
             plan = adapter.compile(operation, connection, settings)
-            output = compile_output(operation, settings.output_validation, adapter.output_names)
+            output = compile_output(operation, settings, adapter.output_names)
         except MappingError as error:
             raise OperationError(error.reason, place=error.path) from error
         _check_arguments(operation, plan, output)
+        declared = settings.idempotent
+        idempotent = plan.idempotent if declared is None else declared
         return CompiledOperation(
             operation=operation,
             definition=operation.to_tool(),
             connection=connection,
             settings=settings,
             plan=plan,
+            sender=Sender(
+                operation_id=operation.operation_id,
+                upstream="" if connection is None else connection.name,
+                settings=settings,
+                idempotent=idempotent,
+                gatekeeper=self._gatekeeper,
+            ),
+            cache=_cache(settings, plan, output, idempotent=idempotent),
             validator=validator,
             output=output,
-            gatekeeper=self._gatekeeper,
         )
 
     def _connection(self, operation: Operation, adapter: Adapter) -> Connection | None:
@@ -119,8 +131,7 @@ def _check_arguments(operation: Operation, plan: Plan, output: Output) -> None:
     if schema.keys() & _OPEN_ENDED:
         return
     known = cast("Mapping[str, object]", schema.get("properties") or {})
-    mappers = [output.success_when, output.result, output.text, *output.errors.values()]
-    reads = plan.reads.union(*(mapper.names for mapper in mappers if mapper is not None))
+    reads = plan.reads | output.reads
     strangers = sorted(
         key for name, key in reads if name == "args" and key is not None and key not in known
     )
@@ -129,3 +140,26 @@ def _check_arguments(operation: Operation, plan: Plan, output: Output) -> None:
             f"args.{strangers[0][:80]} is used but is not in input_schema.properties",
             place="input_mapping" if ("args", strangers[0]) in plan.reads else "output_mapping",
         )
+
+
+def _cache(
+    settings: Settings, plan: Plan, output: Output, *, idempotent: bool
+) -> CachePolicy | None:
+    """How good results are kept, if the operation asks for it."""
+    if settings.cache_ttl is None:
+        return None
+    place = "execution_config.cache"
+    if not idempotent:
+        raise OperationError("only for an operation that is idempotent", place=place)
+    reads = plan.reads | output.reads
+    if any(name == "request" for name, _ in reads):
+        raise OperationError("not where a mapping reads the request", place=place)
+    try:
+        vary = tuple(compile_expression(source) for source in settings.cache_vary)
+    except ExpressionError as error:
+        raise OperationError(str(error), place=f"{place}.vary") from error
+    strangers = sorted({name for each in vary for name, _ in each.names} - {*INPUT_NAMES})
+    if strangers:
+        raise OperationError(f"there is no {strangers[0][:80]!r} here", place=f"{place}.vary")
+    claims = frozenset(key for name, key in reads if name == "principal")
+    return CachePolicy(ttl=settings.cache_ttl, vary=vary, claims=claims)

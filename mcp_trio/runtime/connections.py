@@ -17,10 +17,11 @@ import attrs
 import httpcore2
 import trio
 
-from mcp_trio.catalog.operation import OperationError
+from mcp_trio.catalog.operation import OperationError, execution_faults
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.network_guard import Resolve, resolve
 from mcp_trio.secrets import Secret, SecretSource, mask
+from mcp_trio.wire import JSONObject
 
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing everything may take."""
@@ -52,6 +53,8 @@ class Connection:
     """Calls at once of each operation that sets no limit; None for no limit."""
     vars: Mapping[str, object] = attrs.field(factory=dict[str, object])
     """Values without secrets that mappings may use as `vars`."""
+    defaults: JSONObject = attrs.field(factory=dict[str, object])
+    """What operations have that set no other: an `execution_config`, checked as one of those."""
 
     def secrets(self) -> tuple[Secret, ...]:
         """What must not be shown."""
@@ -117,17 +120,21 @@ class Connections:
             raise OperationError(f"there is no connection {name[:80]!r}", place="target.connection")
         return found
 
-    def resource(self, connection: Connection, make: Callable[[], R]) -> R:
-        """What is open to an upstream, made now if it was not. One for each connection.
+    def resource(self, name: str, make: Callable[[], R]) -> R:
+        """What is open under a name, made now if it was not.
+
+        Args:
+            name: of the connection, with a word behind it for a second thing that is open to it.
+            make: makes it, without waiting.
 
         Raises:
             trio.ClosedResourceError: outside of the context.
         """
         if not self._open:
             raise trio.ClosedResourceError("the connections are closed")
-        found = self._resources.get(connection.name)
+        found = self._resources.get(name)
         if found is None:
-            found = self._resources[connection.name] = make()
+            found = self._resources[name] = make()
         return cast("R", found)
 
     async def __aenter__(self) -> Self:
@@ -157,12 +164,18 @@ class ConnectionSection(abc.ABC):
 
     connect_timeout: float = 5.0
     """Seconds to connect."""
+    first_byte_timeout: float | None = None
+    """Seconds until an answer begins; none: only the total counts."""
     total_timeout: float = 30.0
     """Seconds for the whole upstream part of a call."""
     response_bytes: int = 1 << 20
     """Largest answer."""
+    concurrency: int | None = None
+    """Calls at once of each operation that sets no limit."""
     vars: dict[str, Any] = attrs.field(factory=dict[str, Any])
     """Values without secrets for mappings."""
+    defaults: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    """An `execution_config` for operations that set no other: retries, circuit, rate, limits."""
 
     @abc.abstractmethod
     def connection(self, name: str, source: SecretSource) -> Connection:
@@ -173,9 +186,22 @@ class ConnectionSection(abc.ABC):
         """
 
     def common(self) -> dict[str, Any]:
-        """What every connection is made with, beside its name."""
+        """What every connection is made with, beside its name.
+
+        Raises:
+            ConfigurationError: the defaults are no `execution_config`.
+        """
+        faults = execution_faults(self.defaults, "defaults")
+        if faults:
+            raise ConfigurationError("; ".join(map(str, faults)))
         return {
-            "timeouts": Timeouts(connect=self.connect_timeout, total=self.total_timeout),
+            "defaults": self.defaults,
+            "timeouts": Timeouts(
+                connect=self.connect_timeout,
+                first_byte=self.first_byte_timeout,
+                total=self.total_timeout,
+            ),
+            "concurrency": self.concurrency,
             "response_bytes": self.response_bytes,
             "vars": self.vars,
         }

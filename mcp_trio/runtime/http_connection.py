@@ -1,4 +1,4 @@
-"""Upstreams that speak HTTP: where they are, how we prove who we are, and the client of each.
+"""Upstreams that speak HTTP: where they are, as whom we ask, and the client of each.
 
 What may be reached is `network_guard`'s question. What is asked is the adapters'.
 """
@@ -6,51 +6,67 @@ What may be reached is `network_guard`'s question. What is asked is the adapters
 from __future__ import annotations
 
 import base64
+import logging
 import re
 import ssl
 from collections.abc import Mapping
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import urlsplit
 
 import attrs
 import httpx2
+import trio
+import trio.lowlevel
 
+from mcp_trio.auth.outward import Outward
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.network_guard import Guard, GuardedBackend, GuardedTransport, NetworkPolicy
-from mcp_trio.runtime.connections import Connection, Connections, ConnectionSection
-from mcp_trio.secrets import Secret, SecretSource
+from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.stages import Stage, StageError
+from mcp_trio.runtime.upstream_tokens import TokenEndpoint, Tokens
+from mcp_trio.secrets import Secret
 
+_log = logging.getLogger("mcp_trio.runtime")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """A header name (RFC 9110, section 5.6.2)."""
+
+
+def _is_sendable(value: str) -> bool:
+    return all(" " <= c <= "~" for c in value)
 
 
 @attrs.frozen(kw_only=True)
 class Auth:
     """How a connection proves itself to its upstream."""
 
-    kind: Literal["none", "bearer", "basic", "header"] = "none"
+    kind: Literal["none", "bearer", "basic", "header", "query"] = "none"
     secret: Secret | None = None
-    """Token, password or header value. Required unless the kind is none."""
+    """Token, password or value. Required unless the kind is none."""
     username: str = ""
     """For basic only."""
     header: str = ""
     """The header's name, for the kind header only."""
+    parameter: str = ""
+    """The name in the query, for the kind query only."""
 
     def __attrs_post_init__(self) -> None:
-        if self.kind not in {"none", "bearer", "basic", "header"}:
-            raise ConfigurationError("auth kind must be none, bearer, basic or header")
+        if self.kind not in {"none", "bearer", "basic", "header", "query"}:
+            raise ConfigurationError("auth kind must be none, bearer, basic, header or query")
         if (self.kind == "none") != (self.secret is None):
             raise ConfigurationError(f"auth kind {self.kind} and its secret do not go together")
         if self.kind == "header" and not self.header:
             raise ConfigurationError("auth kind header needs the name of the header")
+        if self.kind == "query" and not self.parameter:
+            raise ConfigurationError("auth kind query needs the name of the parameter")
 
     def headers(self) -> dict[str, str]:
         """The headers to send, secrets revealed. For the wire only."""
         value = "" if self.secret is None else self.secret.reveal()
         match self.kind:
-            case "none":
+            case "none" | "query":
                 return {}
             case "bearer":
                 return {"authorization": f"Bearer {value}"}
@@ -59,12 +75,19 @@ class Auth:
             case "header":
                 return {self.header.lower(): value}
 
+    def query(self) -> dict[str, str]:
+        """What belongs into the query, secrets revealed. For the wire only."""
+        if self.kind != "query" or self.secret is None:
+            return {}
+        return {self.parameter: self.secret.reveal()}
+
     def secrets(self) -> tuple[Secret, ...]:
         """What must not be shown."""
         if self.secret is None:
             return ()
         if self.kind == "basic":
-            return (self.secret, Secret(self._pair(self.secret.reveal())))
+            pairs = [Secret(self._pair(value)) for value in self.secret.known()]
+            return (self.secret, *pairs)
         return (self.secret,)
 
     def _pair(self, password: str) -> str:
@@ -77,14 +100,21 @@ class HttpConnection(Connection):
 
     base_url: str
     """`http` or `https`, host, and a path prefix if any. No query, no user information."""
-    auth: Auth = Auth()
+    auth: Auth | TokenEndpoint = Auth()
+    """How we prove who we are."""
+    on_behalf_of: TokenEndpoint | None = None
+    """Where a caller's token is exchanged, for operations that act on behalf of their caller."""
     headers: Mapping[str, str | Secret] = attrs.field(factory=dict[str, "str | Secret"])
     """Sent with every request. An operation cannot change them."""
     verify_tls: bool | str = True
     """Check certificates; a string is the path of a file of authorities to trust instead."""
+    client_certificate: ClientCertificate | None = None
+    """What we prove ourselves with to an upstream that asks for it (mTLS)."""
     network: NetworkPolicy = attrs.field(factory=NetworkPolicy)
     max_connections: int = 100
     """Sockets open to this upstream at once."""
+    deadline_header: str | None = None
+    """Header that tells the upstream how many milliseconds are left of the call."""
 
     def __attrs_post_init__(self) -> None:
         url = urlsplit(self.base_url)
@@ -94,8 +124,11 @@ class HttpConnection(Connection):
             raise ConfigurationError(
                 f"connection {self.name}: base_url must hold no user information, query or fragment"
             )
-        for name, value in self.wire_headers().items():
-            if not _TOKEN.fullmatch(name) or any(not " " <= c <= "~" for c in value):
+        if self.client_certificate is not None and url.scheme != "https":
+            raise ConfigurationError(f"connection {self.name}: a certificate needs https")
+        told = {} if self.deadline_header is None else {self.deadline_header: "1"}
+        for name, value in {**self.wire_headers(), **told}.items():
+            if not _TOKEN.fullmatch(name) or not _is_sendable(value):
                 # The value is not repeated: it may be the secret.
                 raise ConfigurationError(f"connection {self.name}: header {name!r} cannot be sent")
 
@@ -112,20 +145,84 @@ class HttpConnection(Connection):
     @property
     def header_names(self) -> frozenset[str]:
         """The headers that are the connection's own, in lower case."""
-        return frozenset(self.wire_headers())
+        own = [self.deadline_header.lower()] if self.deadline_header is not None else []
+        if isinstance(self.auth, TokenEndpoint) or self.on_behalf_of is not None:
+            own.append("authorization")
+        return frozenset((*self.wire_headers(), *own))
 
-    def wire_headers(self, *, authenticate: bool = True) -> dict[str, str]:
-        """The headers to send, secrets revealed, in lower case. For the wire only."""
+    def wire_headers(self) -> dict[str, str]:
+        """The headers that never change, secrets revealed, in lower case. For the wire only."""
         made = {
             name.lower(): value.reveal() if isinstance(value, Secret) else value
             for name, value in self.headers.items()
         }
-        return {**made, **self.auth.headers()} if authenticate else made
+        return made if isinstance(self.auth, TokenEndpoint) else {**made, **self.auth.headers()}
 
     def secrets(self) -> tuple[Secret, ...]:
         """What must not be shown."""
         held = [value for value in self.headers.values() if isinstance(value, Secret)]
-        return (*held, *self.auth.secrets())
+        exchange = () if self.on_behalf_of is None else self.on_behalf_of.secrets()
+        return (*held, *self.auth.secrets(), *exchange)
+
+
+@attrs.frozen(kw_only=True)
+class ClientCertificate:
+    """A certificate with its key, as files; loaded again when they change."""
+
+    certificate: Path
+    """PEM, with the chain if there is one."""
+    key: Path
+    """PEM, not encrypted."""
+
+    def stamp(self) -> tuple[int, ...]:
+        """Changes when the files do."""
+        found = [path.stat() for path in (self.certificate, self.key)]
+        return tuple(n for each in found for n in (each.st_mtime_ns, each.st_ino, each.st_size))
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Use it for handshakes from now on.
+
+        Raises:
+            OSError: it cannot be read, or certificate and key are no pair.
+        """
+        context.load_cert_chain(self.certificate, self.key)
+
+
+class _Client:
+    """The client of one upstream, and the certificate it shows. A resource of `Connections`."""
+
+    def __init__(self, connections: Connections, connection: HttpConnection) -> None:
+        self._certificate = connection.client_certificate
+        self._tls = _tls(connection)
+        self._stamp = () if self._certificate is None else self._certificate.stamp()
+        guard = Guard(host=connection.host, policy=connection.network)
+        backend = GuardedBackend(guard, connections.network, connections.resolver)
+        self._client = httpx2.AsyncClient(
+            transport=GuardedTransport(
+                backend, self._tls, max_connections=connection.max_connections
+            ),
+            trust_env=False,
+            follow_redirects=False,
+        )
+        # A jar would carry one caller's session into the next call.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    def now(self) -> httpx2.AsyncClient:
+        """The client, with the certificate that the files hold now."""
+        if self._certificate is not None and self._tls is not None:
+            try:
+                stamp = self._certificate.stamp()
+                if stamp != self._stamp:
+                    self._certificate.load(self._tls)
+                    self._stamp = stamp
+            except OSError as error:
+                # Half of a pair is replaced before the other; the next call looks again.
+                _log.warning("%s: %s; the last one stays", self._certificate.certificate, error)
+        return self._client
+
+    async def aclose(self) -> None:
+        """Close its sockets."""
+        await self._client.aclose()
 
 
 def http_client(connections: Connections, connection: HttpConnection) -> httpx2.AsyncClient:
@@ -134,97 +231,95 @@ def http_client(connections: Connections, connection: HttpConnection) -> httpx2.
     Raises:
         trio.ClosedResourceError: outside of the context of the connections.
     """
-    return connections.resource(connection, lambda: _open(connections, connection))
+    return connections.resource(connection.name, lambda: _Client(connections, connection)).now()
 
 
-def _open(connections: Connections, connection: HttpConnection) -> httpx2.AsyncClient:
-    guard = Guard(host=connection.host, policy=connection.network)
-    backend = GuardedBackend(guard, connections.network, connections.resolver)
-    client = httpx2.AsyncClient(
-        transport=GuardedTransport(
-            backend, _tls(connection), max_connections=connection.max_connections
-        ),
-        trust_env=False,
-        follow_redirects=False,
-    )
-    # A jar would carry one caller's session into the next call.
-    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    return client
+@attrs.frozen(kw_only=True)
+class Credentials:
+    """What goes with one request to prove who asks, secrets revealed. For the wire only."""
+
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
+    query: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Identity:
+    """As whom the requests of one call are sent."""
+
+    connections: Connections
+    connection: HttpConnection
+    as_whom: str
+    """`connection`, `on_behalf_of` or `none`."""
+    principal: Principal | None
+
+    async def credentials(self) -> Credentials:
+        """What to send; a token is got first where one is needed.
+
+        Raises:
+            StageError: there is none to be had.
+        """
+        made = await self._made()
+        if not all(map(_is_sendable, made.headers.values())):
+            # Those of the settings were checked when they were read; this is a rotated one.
+            raise StageError(
+                Stage.ADAPTER_EXECUTION,
+                "the credentials for the upstream cannot be sent in a header",
+                sub="credentials",
+                code="unusable",
+                step="operator",
+            )
+        return made
+
+    async def _made(self) -> Credentials:
+        plain = {
+            name.lower(): value.reveal() if isinstance(value, Secret) else value
+            for name, value in self.connection.headers.items()
+        }
+        if self.as_whom == "none":
+            await trio.lowlevel.checkpoint()
+            return Credentials(headers=plain)
+        tokens = self._tokens()
+        if tokens is not None:
+            token = await tokens.token(self.principal)
+            return Credentials(headers={**plain, "authorization": f"Bearer {token.reveal()}"})
+        await trio.lowlevel.checkpoint()
+        auth = cast("Auth", self.connection.auth)
+        return Credentials(headers={**plain, **auth.headers()}, query=auth.query())
+
+    async def again(self, refused: Credentials) -> Credentials | None:
+        """What to send after a 401 in place of what was refused; None if there is nothing else."""
+        if self.as_whom == "none":
+            return None
+        tokens = self._tokens()
+        if tokens is not None:
+            token = refused.headers["authorization"].removeprefix("Bearer ")
+            tokens.refused(self.principal, Secret(token))
+        fresh = await self.credentials()
+        return None if fresh == refused else fresh
+
+    def _tokens(self) -> Tokens | None:
+        connection = self.connection
+        own = connection.auth if isinstance(connection.auth, TokenEndpoint) else None
+        endpoint = connection.on_behalf_of if self.as_whom == "on_behalf_of" else own
+        if endpoint is None:
+            return None
+        return self.connections.resource(
+            f"{connection.name} {self.as_whom}", lambda: self._open_tokens(endpoint)
+        )
+
+    def _open_tokens(self, endpoint: TokenEndpoint) -> Tokens:
+        policy = NetworkPolicy(allow_private=endpoint.allow_private)
+        host = urlsplit(endpoint.url).hostname
+        return Tokens(endpoint, Outward(policy, resolver=self.connections.resolver, host=host))
 
 
 def _tls(connection: HttpConnection) -> ssl.SSLContext | None:
     if urlsplit(connection.base_url).scheme != "https":
         return None
     if isinstance(connection.verify_tls, str):
-        return ssl.create_default_context(cafile=connection.verify_tls)
-    return httpx2.create_ssl_context(verify=connection.verify_tls, trust_env=False)
-
-
-@attrs.frozen(kw_only=True)
-class AuthSection:
-    """`[connections.NAME.auth]`: how we prove ourselves to an upstream."""
-
-    kind: Literal["none", "bearer", "basic", "header"]
-    """What is sent."""
-    username: str = ""
-    """For basic."""
-    header: str = ""
-    """Name of the header, for header."""
-    secret_env: str | None = None
-    """Environment variable that holds the token, password or value."""
-    secret_file: str | None = None
-    """File that holds it, relative to the settings file; white space around it is dropped."""
-
-
-@attrs.frozen(kw_only=True)
-class HttpSection(ConnectionSection):
-    """`[connections.NAME]` of the kind `http`, which is the kind of one that names none."""
-
-    base_url: str
-    """Scheme, host and path prefix."""
-    auth: AuthSection | None = None
-    """How we prove ourselves; nothing by default."""
-    headers: dict[str, str] = attrs.field(factory=dict[str, str])
-    """Headers without secrets, sent with every request."""
-    verify_tls: bool = True
-    """Check certificates."""
-    ca_file: str | None = None
-    """Authorities to trust instead of the system's, relative to the settings file."""
-    allow_private: bool = False
-    """Let the host resolve to private or loopback addresses. An address, or localhost, that is
-    written into base_url is allowed anyway."""
-
-    def connection(self, name: str, source: SecretSource) -> HttpConnection:
-        """Make the connection, its secrets fetched.
-
-        Raises:
-            ConfigurationError: it cannot be.
-        """
-        return HttpConnection(
-            name=name,
-            base_url=self.base_url,
-            auth=_auth(name, self.auth, source),
-            headers=dict[str, "str | Secret"](self.headers),
-            verify_tls=_authorities(name, source.folder / self.ca_file)
-            if self.ca_file
-            else self.verify_tls,
-            network=NetworkPolicy(allow_private=self.allow_private),
-            **self.common(),
-        )
-
-
-def _authorities(name: str, path: Path) -> str:
-    try:
-        ssl.create_default_context(cafile=path)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"connection {name}: cannot use its ca_file {path}") from error
-    return str(path)
-
-
-def _auth(name: str, section: AuthSection | None, source: SecretSource) -> Auth:
-    if section is None or section.kind == "none":
-        return Auth()
-    secret = source.secret(
-        f"connection {name}", "secret", env=section.secret_env, file=section.secret_file
-    )
-    return Auth(kind=section.kind, secret=secret, username=section.username, header=section.header)
+        context = ssl.create_default_context(cafile=connection.verify_tls)
+    else:
+        context = httpx2.create_ssl_context(verify=connection.verify_tls, trust_env=False)
+    if connection.client_certificate is not None:
+        connection.client_certificate.load(context)
+    return context

@@ -13,7 +13,7 @@ from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.json_schema import SchemaError, Validator, Violation
 from mcp_trio.runtime.adapters.base import Answer
 from mcp_trio.runtime.mapping import Mapper, MappingError, check_context, compile_mapping
-from mcp_trio.runtime.policies import RETRYABLE_STATUSES
+from mcp_trio.runtime.policies import RETRYABLE_STATUSES, Settings
 from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, clean
 from mcp_trio.wire import ABSENT, CallToolResult, ContentBlock, JSONObject, TextContent
 
@@ -37,6 +37,18 @@ class Output:
     validator: Validator | None
     validation: str
     """`strict`, `warn` or `off`."""
+    items: int | None
+    """Most items of an array in the result."""
+    truncates: bool
+    """Whether longer arrays are cut off, in place of an error."""
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str | None]]:
+        """What the mappings read of the context."""
+        mappers = [self.success_when, self.result, self.text, *self.errors.values()]
+        return frozenset[tuple[str, str | None]]().union(
+            *(mapper.names for mapper in mappers if mapper is not None)
+        )
 
     def deliver(
         self, answer: Answer, arguments: JSONObject, mask: Callable[[str], str]
@@ -61,14 +73,40 @@ class Output:
         if not self._succeeded(answer, context):
             raise self._external(answer, context, mask)
         result: object = answer.body if self.result is None else self.result(context)
+        result, cut = self._limited(result)
         violations = self._violations(result)
         structured = self.validator is not None or _is_object(result)
-        warning: JSONObject = {"violations": [v.as_json() for v in violations]}
+        warning: JSONObject = {}
+        if violations:
+            warning["violations"] = [v.as_json() for v in violations]
+        content = self._content(answer, result, context)
+        if cut:
+            warning["truncated"] = [{"pointer": pointer, "of": of} for pointer, of in cut]
+            content.append(TextContent(text=_said_of(cut, self.items)))
         return CallToolResult(
-            content=self._content(answer, result, context),
+            content=content,
             structured_content=result if structured else ABSENT,
-            meta={WARNING_KEY: warning} if violations else None,
+            meta={WARNING_KEY: warning} if warning else None,
         )
+
+    def _limited(self, result: object) -> tuple[object, list[tuple[str, int]]]:
+        """Hold the arrays of a result to the limit; which were longer, and how long."""
+        if self.items is None:
+            return result, []
+        cut: list[tuple[str, int]] = []
+        held = _cut(result, self.items, "", cut)
+        if cut and not self.truncates:
+            pointer, of = cut[0]
+            raise StageError(
+                Stage.ADAPTER_EXECUTION,
+                f"the result has {of} items at {pointer or '/'}, more than {self.items}",
+                sub="response_items",
+                step="response_bytes",
+            )
+        if cut and self.validator is not None and _is_object(held):
+            # Compiled only where the schema has room for it.
+            held = {**cast("JSONObject", held), "truncated": True}
+        return held, cut
 
     def _succeeded(self, answer: Answer, context: JSONObject) -> bool:
         if self.success_when is None:
@@ -155,6 +193,35 @@ class Output:
             return None
 
 
+def _cut(value: object, most: int, pointer: str, cut: list[tuple[str, int]]) -> object:
+    match value:
+        case dict():
+            held = cast("JSONObject", value)
+            return {
+                key: _cut(child, most, f"{pointer}/{_token(key)}", cut)
+                for key, child in held.items()
+            }
+        case list():
+            items = cast("list[object]", value)
+            if len(items) > most:
+                cut.append((pointer, len(items)))
+            return [
+                _cut(child, most, f"{pointer}/{n}", cut) for n, child in enumerate(items[:most])
+            ]
+        case _:
+            return value
+
+
+def _token(key: str) -> str:
+    """A key in a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _said_of(cut: list[tuple[str, int]], most: int | None) -> str:
+    told = ", ".join(f"{pointer or '/'} has {of}" for pointer, of in cut[:5])
+    return f"Only the first {most} items are given: {told}. Ask for less to see the rest."
+
+
 _PAGE = re.compile(r"\s*(<!doctype html|<html)\b", re.IGNORECASE)
 """A page made for people, of which nothing is worth repeating to a model."""
 
@@ -179,12 +246,12 @@ def _message(body: object) -> str:
     return body if isinstance(body, str) else ""
 
 
-def compile_output(operation: Operation, validation: str, names: Sequence[str]) -> Output:
+def compile_output(operation: Operation, settings: Settings, names: Sequence[str]) -> Output:
     """Compile the output side.
 
     Args:
         operation: with an output mapping and an output schema.
-        validation: `strict`, `warn` or `off`.
+        settings: of the operation.
         names: what the mapping may read.
 
     Raises:
@@ -208,6 +275,8 @@ def compile_output(operation: Operation, validation: str, names: Sequence[str]) 
         tree = mapping.get(part)
         return None if tree is None else compile_mapping(tree, f"output_mapping.{part}", names)
 
+    if settings.truncates:
+        _check_room(operation)
     errors = cast("JSONObject", mapping.get("error") or {})
     return Output(
         success_when=mapper("success_when"),
@@ -219,5 +288,23 @@ def compile_output(operation: Operation, validation: str, names: Sequence[str]) 
             for part, tree in errors.items()
         },
         validator=validator,
-        validation=validation,
+        validation=settings.output_validation,
+        items=settings.items,
+        truncates=settings.truncates,
     )
+
+
+def _check_room(operation: Operation) -> None:
+    """Refuse to cut what a schema promises whole, unless it has room to say so."""
+    schema = operation.output_schema
+    if schema is None:
+        return
+    properties = schema.get("properties")
+    held = cast("JSONObject", properties) if isinstance(properties, dict) else {}
+    room = held.get("truncated")
+    if not isinstance(room, dict) or cast("JSONObject", room).get("type") != "boolean":
+        raise OperationError(
+            "with on_exceed truncate the output schema needs a boolean property 'truncated', "
+            "or clients could not tell",
+            place="output_schema",
+        )

@@ -12,16 +12,18 @@ import uuid
 
 import attrs
 import trio
+import trio.lowlevel
 
 from mcp_trio.catalog.operation import Operation
 from mcp_trio.errors import MCPError, UnauthorizedError
 from mcp_trio.json_schema import Validator
-from mcp_trio.runtime.adapters.base import Answer, Call, Plan, Send
+from mcp_trio.runtime.adapters.base import Call, Plan
 from mcp_trio.runtime.connections import Connection
 from mcp_trio.runtime.mapping import MappingError, check_context
 from mcp_trio.runtime.output import Output
-from mcp_trio.runtime.policies import Gatekeeper, Retry, Settings
-from mcp_trio.runtime.retries import send_with_retries
+from mcp_trio.runtime.policies import Settings
+from mcp_trio.runtime.result_cache import CachePolicy
+from mcp_trio.runtime.sending import Sender
 from mcp_trio.runtime.stages import Stage, StageError, Whose, failed
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
@@ -40,10 +42,12 @@ class CompiledOperation:
     connection: Connection | None
     settings: Settings
     plan: Plan
+    sender: Sender
+    cache: CachePolicy | None
+    """How results are kept; None if they are not."""
     validator: Validator
     """Of the arguments."""
     output: Output
-    gatekeeper: Gatekeeper
 
     async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
         """Run the five stages.
@@ -75,11 +79,20 @@ class CompiledOperation:
         self._validate(arguments)
         inputs = self._inputs(context, arguments)
         check_context(inputs, "input_mapping")
+        key = None if self.cache is None else self.cache.key(self.operation.revision, inputs)
+        results = self.sender.gatekeeper.results
+        if key is not None and (kept := results.find(key, trio.current_time())) is not None:
+            await trio.lowlevel.checkpoint()
+            return kept
+        asked = trio.current_time()
         call = Call(
             request_id=context.request_id, principal=context.principal, report=context.progress
         )
-        answer = await self._send(self.plan.prepare(inputs, call))
-        return self.output.deliver(answer, arguments, self._mask)
+        answer = await self.sender.send(self.plan.prepare(inputs, call), context.principal)
+        result = self.output.deliver(answer, arguments, self._mask)
+        if key is not None and self.cache is not None:
+            results.keep(key, result, asked + self.cache.ttl)
+        return result
 
     @property
     def authorize(self) -> Authorizer | None:
@@ -124,28 +137,6 @@ class CompiledOperation:
             },
             "vars": {} if self.connection is None else dict(self.connection.vars),
         }
-
-    async def _send(self, send: Send) -> Answer:
-        settings = self.settings
-        upstream = "" if self.connection is None else self.connection.name
-        idempotent = self.plan.idempotent if settings.idempotent is None else settings.idempotent
-        # What may not be sent twice has one attempt, whatever the operation asks for.
-        retry = settings.retry if idempotent else attrs.evolve(settings.retry, max_attempts=1)
-        with trio.move_on_after(settings.timeouts.total):
-            return await self._admitted(send, upstream, retry)
-        raise StageError(
-            Stage.ADAPTER_EXECUTION,
-            f"the upstream did not answer within {settings.timeouts.total:g} seconds",
-            sub="timeout",
-            code="total",
-            retryable=idempotent,
-        )
-
-    async def _admitted(self, send: Send, upstream: str, retry: Retry) -> Answer:
-        gate = self.gatekeeper
-        place = gate.place(upstream, self.operation.operation_id, self.settings.concurrency)
-        async with place:
-            return await send_with_retries(send, retry, gate.budget(upstream), gate.chance())
 
     def _mask(self, text: str) -> str:
         return text if self.connection is None else self.connection.mask(text)

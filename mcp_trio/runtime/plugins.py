@@ -33,7 +33,7 @@ ADAPTERS: Mapping[str, str] = {
 HTTP = "http"
 """The kind of a section that names none."""
 KINDS: Mapping[str, str] = {
-    HTTP: "mcp_trio.runtime.http_connection:HttpSection",
+    HTTP: "mcp_trio.runtime.http_sections:HttpSection",
 }
 """Our own kinds of connections."""
 EXTRAS: Mapping[str, str] = {}

@@ -2,21 +2,24 @@
 
 `Settings` is what an operation and its connection agree on. Time is Trio's: whatever
 deadline the caller's scope has lies over everything here without being passed along.
-A circuit breaker, a cache and rates do not exist yet, and an operation that asks for one
-is refused when it is compiled.
+The circuit, the rates and the cache have modules of their own; `sending` uses them.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import attrs
 import trio
 
 from mcp_trio.catalog.operation import Operation, OperationError
+from mcp_trio.runtime.circuit import Circuit, CircuitPolicy
 from mcp_trio.runtime.connections import Connection, Timeouts
+from mcp_trio.runtime.rates import Bucket, RatePolicy
+from mcp_trio.runtime.result_cache import ResultCache
+from mcp_trio.runtime.shelf import Shelf
 from mcp_trio.wire import JSONObject
 
 RETRYABLE_STATUSES = frozenset({408, 429, 502, 503, 504})
@@ -56,9 +59,19 @@ class Settings:
     response_bytes: int
     output_validation: str
     """`strict`, `warn` or `off`."""
-    authenticate: bool
-    """Whether the connection's credentials are sent."""
+    auth: str
+    """As whom the upstream is asked: `connection`, `on_behalf_of` the caller, or `none`."""
     required_scopes: tuple[str, ...]
+    circuit: CircuitPolicy | None
+    rate: RatePolicy | None
+    cache_ttl: float | None
+    """Seconds that good results are kept."""
+    cache_vary: tuple[str, ...]
+    """Expressions over the input context that tell answers apart."""
+    items: int | None
+    """Most items of an array in a result."""
+    truncates: bool
+    """Whether what is over the limit is cut off, in place of an error."""
 
 
 def settings_of(operation: Operation, connection: Connection | None) -> Settings:
@@ -67,10 +80,11 @@ def settings_of(operation: Operation, connection: Connection | None) -> Settings
     Raises:
         OperationError: it asks for something that this version does not have.
     """
-    config = operation.execution_config
-    _refuse_unsupported(config)
-    limits = cast("Mapping[str, int]", config.get("limits") or {})
     base = _DEFAULTS if connection is None else connection
+    config = _over(base.defaults, operation.execution_config)
+    _refuse_unsupported(config)
+    limits = cast("JSONObject", config.get("limits") or {})
+    cache = cast("JSONObject", config.get("cache") or {})
     return Settings(
         timeouts=_timeouts(
             cast("Mapping[str, int]", config.get("timeout_ms") or {}), base.timeouts
@@ -79,36 +93,61 @@ def settings_of(operation: Operation, connection: Connection | None) -> Settings
         idempotent=cast("bool | None", config.get("idempotent")),
         idempotency_key_header=cast("str | None", config.get("idempotency_key_header")),
         concurrency=cast("int | None", config.get("concurrency")) or base.concurrency,
-        request_bytes=limits.get("request_bytes", base.request_bytes),
-        response_bytes=limits.get("response_bytes", base.response_bytes),
+        request_bytes=cast("int", limits.get("request_bytes", base.request_bytes)),
+        response_bytes=cast("int", limits.get("response_bytes", base.response_bytes)),
         output_validation=cast("str", config.get("output_validation", "strict")),
-        authenticate=config.get("auth", "connection") == "connection",
+        auth=cast("str", config.get("auth", "connection")),
         required_scopes=tuple(cast("list[str]", config.get("required_scopes") or [])),
+        circuit=_circuit(cast("JSONObject | None", config.get("circuit"))),
+        rate=_rate(cast("JSONObject | None", config.get("rate_per_minute"))),
+        cache_ttl=cast("float | None", cache.get("ttl_s")),
+        cache_vary=tuple(cast("list[str]", cache.get("vary") or [])),
+        items=cast("int | None", limits.get("items")),
+        truncates=limits.get("on_exceed") == "truncate",
     )
+
+
+def _over(defaults: JSONObject, config: JSONObject) -> JSONObject:
+    """The operation's settings over the connection's, key by key, one level deep."""
+    made = {**defaults, **config}
+    for key in defaults.keys() & config.keys():
+        below, above = defaults[key], config[key]
+        if isinstance(below, dict) and isinstance(above, dict):
+            made[key] = {**cast("JSONObject", below), **cast("JSONObject", above)}
+    return made
+
+
+def _circuit(config: JSONObject | None) -> CircuitPolicy | None:
+    if config is None:
+        return None
+    names = {
+        "failure_rate": "failure_rate",
+        "min_calls": "min_calls",
+        "window_s": "window",
+        "cooldown_s": "cooldown",
+    }
+    return CircuitPolicy(**{names[key]: cast("Any", value) for key, value in config.items()})
+
+
+def _rate(config: JSONObject | None) -> RatePolicy | None:
+    if config is None:
+        return None
+    limit = cast("int", config["limit"])
+    return RatePolicy(limit=limit, per_principal=config.get("per") == "principal")
 
 
 # Values that ask for nothing are harmless; all others would be a silent lie.
 _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
-    "circuit": (),
-    "cache": (),
-    "rate_per_minute": (),
     "task": ("never",),
     "stream_progress": (False,),
-    "auth": ("connection", "none"),
 }
-_UNSUPPORTED_LIMITS: Mapping[str, tuple[object, ...]] = {"items": (), "on_exceed": ("error",)}
 
 
 def _refuse_unsupported(config: JSONObject) -> None:
-    limits = cast("JSONObject", config.get("limits") or {})
-    for place, held, table in (
-        ("execution_config", config, _UNSUPPORTED),
-        ("execution_config.limits", limits, _UNSUPPORTED_LIMITS),
-    ):
-        for key, harmless in table.items():
-            if key in held and held[key] not in harmless:
-                value = f" {held[key]}" if isinstance(held[key], str) else ""
-                raise OperationError(f"{place}.{key}{value} is not supported by this version")
+    for key, harmless in _UNSUPPORTED.items():
+        if key in config and config[key] not in harmless:
+            value = f" {config[key]}" if isinstance(config[key], str) else ""
+            raise OperationError(f"execution_config.{key}{value} is not supported by this version")
 
 
 def _timeouts(milliseconds: Mapping[str, int], base: Timeouts) -> Timeouts:
@@ -163,6 +202,27 @@ class Gatekeeper:
         """Gives numbers from 0 to 1 for the jitter of retries."""
         self._budgets: dict[str, RetryBudget] = {}
         self._limiters: dict[tuple[str, str], trio.CapacityLimiter] = {}
+        self._circuits = Shelf[tuple[str, str], Circuit]()
+        self._buckets = Shelf[tuple[str, str, str | None], Bucket]()
+        self.results = ResultCache()
+        """Good results of operations that are cached."""
+
+    def circuit(self, connection: str, operation_id: str, policy: CircuitPolicy) -> Circuit:
+        """The circuit of an operation, with the policy of its newest version."""
+        now = trio.current_time()
+        found = self._circuits.get((connection, operation_id), lambda: Circuit(policy), now)
+        found.policy = policy
+        return found
+
+    def take_rate(
+        self, connection: str, operation_id: str, whose: str | None, policy: RatePolicy
+    ) -> float | None:
+        """Take one call of a rate; else seconds until there is one."""
+        now = trio.current_time()
+        key = (connection, operation_id, whose)
+        return self._buckets.get(key, lambda: Bucket(policy.limit, now), now).take(
+            policy.limit, now
+        )
 
     def budget(self, connection: str) -> RetryBudget:
         """The retry budget of a connection."""

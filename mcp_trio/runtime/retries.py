@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import attrs
 import trio
 
 from mcp_trio.runtime.adapters.base import Answer, Send
 from mcp_trio.runtime.policies import Retry, RetryBudget, pause_before
 from mcp_trio.runtime.stages import StageError
 
+CIRCUIT_OPEN = "circuit_open"
+"""The `sub` of an attempt that was not made because of the circuit."""
 _REASONS = {"connect": "connect", "disconnected": "connect", "timeout": "timeout"}
 """Names of `Retry.on` by the `sub` of a failure."""
 
@@ -22,24 +25,43 @@ async def send_with_retries(send: Send, retry: Retry, budget: RetryBudget, chanc
         StageError: of the last attempt.
     """
     budget.note_call()
+    outcome = await _attempt(send)
     attempt = 1
-    while True:
-        failure: StageError | None = None
-        answer: Answer | None = None
-        try:
-            answer = await send()
-            reason: int | str | None = None if answer.ok else answer.status
-            retry_after = answer.retry_after
-        except StageError as error:
-            failure, reason, retry_after = error, _REASONS.get(error.sub), None
-        pause = None
-        if reason is not None and reason in retry.on:
-            pause = pause_before(retry, attempt, retry_after, chance)
-        too_late = pause is None or trio.current_time() + pause >= trio.current_effective_deadline()
-        if pause is None or too_late or not budget.take():
-            if failure is not None:
-                raise failure
-            if answer is not None:
-                return answer
-        await trio.sleep(pause or 0.0)
+    while outcome.reason is not None and outcome.reason in retry.on:
+        pause = pause_before(retry, attempt, outcome.retry_after, chance)
+        if pause is None or trio.current_time() + pause >= trio.current_effective_deadline():
+            break
+        if not budget.take():
+            break
+        await trio.sleep(pause)
+        latest = await _attempt(send)
+        if latest.failure is not None and latest.failure.sub == CIRCUIT_OPEN:
+            break  # what went wrong before says more than that nobody tried again
+        outcome = latest
         attempt += 1
+    return outcome.unwrap()
+
+
+@attrs.frozen(kw_only=True)
+class _Outcome:
+    """How one attempt ended: with an answer or with a failure."""
+
+    answer: Answer | None = None
+    failure: StageError | None = None
+    reason: int | str | None = None
+    """What `Retry.on` calls a failure; None for one that is final, and for success."""
+    retry_after: float | None = None
+
+    def unwrap(self) -> Answer:
+        if self.answer is None:
+            raise self.failure or AssertionError("an attempt ends somehow")
+        return self.answer
+
+
+async def _attempt(send: Send) -> _Outcome:
+    try:
+        answer = await send()
+    except StageError as error:
+        return _Outcome(failure=error, reason=_REASONS.get(error.sub))
+    reason = None if answer.ok else answer.status
+    return _Outcome(answer=answer, reason=reason, retry_after=answer.retry_after)

@@ -507,7 +507,11 @@ class Dispatcher:
         headers = None
         if self.stamp is not None and not isinstance(message, Batch | Malformed):
             headers = self.stamp.headers(message)
-        await self.transport.send(Envelope(message, related, headers))
+        try:
+            await self.transport.send(Envelope(message, related, headers))
+        except TransportClosedError:
+            self.check_open()  # by the peer, maybe, while this waited
+            raise
         if isinstance(message, Notification):
             self.reporter.emitted(message.method, message.params)
 

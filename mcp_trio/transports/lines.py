@@ -15,10 +15,11 @@ import trio
 import trio.abc
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import INVALID_REQUEST, ErrorCode, TransportError
-from mcp_trio.framing.lines import EndlessLineError, LineDecoder, Oversized, Skipped
-from mcp_trio.jsonrpc import codec, glimpse
-from mcp_trio.jsonrpc.messages import Error, Malformed, Message
+from mcp_trio.errors import TransportError
+from mcp_trio.framing.lines import EndlessLineError, LineDecoder, Oversized
+from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.glimpse import glimpse
+from mcp_trio.jsonrpc.messages import Malformed, Message
 from mcp_trio.transports.outbox import MAX_BUFFER, Outbox
 from mcp_trio.wire.basic import RequestId
 
@@ -56,11 +57,10 @@ class LineTransport:
         self._incoming = incoming
         self._outgoing = outgoing
         self._decoder = LineDecoder(max_line, endless=ENDLESS)
-        self._lines: deque[bytes | Oversized | Skipped] = deque()
-        self._whose = glimpse.Glimpse()
-        """Whose line it is that is being skipped."""
+        self._lines: deque[bytes | Oversized] = deque()
         self._ended = False
         self._why = ""
+        """Why it has, where the peer has not just closed it."""
         self._doubtful = only_our_protocol
         self._outbox = Outbox(max_buffer)
 
@@ -81,21 +81,20 @@ class LineTransport:
         Raises:
             trio.EndOfChannel: the peer has closed the line, or says one that has no end.
         """
-        while True:
+        message: Message | None = None
+        while message is None:
             while not self._lines:
-                if self._ended:
-                    raise trio.EndOfChannel(self._why)
-                await self._receive_lines()
+                await self._receive_some()
             message = self._read(self._lines.popleft())
-            if message is not None:
-                break
         if self._doubtful and isinstance(message, Malformed):
             self._ended = True
             self._lines.clear()
         self._doubtful = False
         return Envelope(message)
 
-    async def _receive_lines(self) -> None:
+    async def _receive_some(self) -> None:
+        if self._ended:
+            raise trio.EndOfChannel(self._why)
         try:
             data = await self._incoming.receive_some(CHUNK)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
@@ -111,25 +110,9 @@ class LineTransport:
         if (rest := self._decoder.end()) is not None:
             self._lines.append(rest)
 
-    def _read(self, line: bytes | Oversized | Skipped) -> Message | None:
-        match line:
-            case Oversized():
-                self._whose = glimpse.begins(line.head)
-                if self._whose.is_answer and self._whose.id is not None:
-                    return self._too_long(self._whose.id)
-                reason = f"Invalid request: a line is longer than {line.limit} bytes"
-                id_ = None if self._whose.is_answer else self._whose.id
-                data = {"code": ErrorCode.PROTOCOL_INVALID.value}
-                return Malformed(reason, Error(id_, INVALID_REQUEST, reason, data))
-            case Skipped():
-                unknown = self._whose.is_answer and self._whose.id is None
-                lost = glimpse.ends(line.tail) if unknown else None
-                return None if lost is None else self._too_long(lost)
-            case _:
-                return codec.decode(line)
-
-    def _too_long(self, lost: RequestId) -> Malformed:
-        return Malformed(f"it is longer than {self._decoder.limit} bytes", None, lost)
+    def _read(self, line: bytes | Oversized) -> Message | None:
+        """Read a line. None for one of which enough is known only later, or was before."""
+        return _read_edges(line) if isinstance(line, Oversized) else codec.decode(line)
 
     def abandon(self, request_id: RequestId) -> bool:  # noqa: ARG002 - the contract
         """Tell nobody: the line is shared, so a notification has to."""
@@ -144,6 +127,18 @@ class LineTransport:
         finally:
             await self._outgoing.aclose()
             await self._incoming.aclose()
+
+
+def _read_edges(line: Oversized) -> Malformed | None:
+    """Say whose message it is that was too long, as soon as that is known."""
+    seen = glimpse(line.start)
+    only_later = seen is not None and seen.id is None
+    if only_later is (line.end is None):
+        return None
+    seen = glimpse(line.start, line.end or b"")
+    answers = seen is not None and seen.answers
+    what = "it" if answers else "Invalid request: a line"
+    return codec.unread(f"{what} is longer than {line.limit} bytes", seen)
 
 
 class ProgramLine(LineTransport):
@@ -197,10 +192,10 @@ class ProgramLine(LineTransport):
         except trio.EndOfChannel as end:
             raise trio.EndOfChannel(str(end) or await self._fate()) from end
 
-    def _read(self, line: bytes | Oversized | Skipped) -> Message | None:
+    def _read(self, line: bytes | Oversized) -> Message | None:
         message = super()._read(line)
         if message is not None and _is_noise(message):
-            text = line.decode(errors="replace") if isinstance(line, bytes) else message.reason
+            text = message.reason if isinstance(line, Oversized) else line.decode(errors="replace")
             self._report(text)
         return message
 

@@ -24,7 +24,7 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.errors import ConfigurationError, TransportError
-from mcp_trio.framing.lines import LineDecoder, Oversized, Skipped
+from mcp_trio.framing.lines import LineDecoder, Oversized
 from mcp_trio.transports.lines import CHUNK, MAX_LINE, ProgramLine
 
 logger = logging.getLogger("mcp_trio.transports")
@@ -173,7 +173,7 @@ class Program:
                 _print, bytes(data), abandon_on_cancel=True, limiter=self._printing
             )
 
-    def _note(self, line: bytes | Oversized | Skipped) -> None:
+    def _note(self, line: bytes | Oversized) -> None:
         if not isinstance(line, bytes):
             return
         text = line.decode(errors="replace")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from mcp_trio.auth.urls import canonical, check_named, covers, origin_of, shown, well_known
+from mcp_trio.auth.urls import canonical, check_named, covers, origin_of, well_known
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.secrets import shown_url
 
 FAR = origin_of("https://mcp.example/mcp")
 NEAR = origin_of("http://localhost:8000/mcp")
@@ -89,5 +90,5 @@ def test_origins_are_shown_and_compared_without_default_ports():
 
 
 def test_what_is_shown_of_a_url_has_no_secrets():
-    assert shown("https://u:s3cret@h/p?token=s3cret#s3cret") == "https://h/p"
-    assert shown("https://[") == "(no URL)"
+    assert shown_url("https://u:s3cret@h/p?token=s3cret#s3cret") == "https://h/p"
+    assert shown_url("https://[") == "(no URL)"

@@ -100,7 +100,7 @@ async def test_a_program_of_another_make_is_read_line_by_line():
             await text_of(client, "echo", text="x", times=LIMIT)
         assert str(caught.value) == f"no answer to tools/call: it is longer than {LIMIT} bytes"
         assert await text_of(client, "echo", text="x", times=70_000) == "x" * 70_000
-    assert set(noise) == {"\ufffd\ufffd", f"Invalid request: a line is longer than {LIMIT} bytes"}
+    assert set(noise) == {"\ufffd\ufffd"}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])

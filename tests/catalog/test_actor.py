@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcp_trio.abc import RegistryError, Trouble
+from mcp_trio.abc import Reading, RegistryError, Trouble
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.snapshot import Fault
+from mcp_trio.catalog.status import MAX_SHOWN
 
 
 @pytest.fixture
@@ -140,6 +142,114 @@ async def test_an_outage_keeps_everything_and_backs_off(  # noqa: PLR0917  # fix
         assert actor.status().last_error is None
         assert host.changes == 2
         assert "can be read again" in caplog.text
+
+
+async def test_a_registry_that_never_answers_is_an_outage_too(
+    running, registry, view, host, autojump_clock
+):
+    source = registry(view("a"))
+    async with running(source, read_timeout=20) as actor:
+        source.gate = trio.Event()  # nobody sets it
+        await trio.sleep(30.5)
+        assert actor.status().state == "fresh"  # one slow look is no trouble yet
+        await trio.sleep(20)
+        status = actor.status()
+        assert (status.state, status.consecutive_failures) == ("failing", 1)
+        assert status.last_error == "the registry gave no answer in 20 seconds"
+        assert list(actor.tools.entries) == ["a"]
+        source.gate = None
+        source.put(view("b"))
+        await trio.sleep(2)
+        assert list(actor.tools.entries) == ["a", "b"]
+        assert actor.status().state == "fresh"
+
+
+async def test_the_state_says_the_whole_in_a_word(
+    registry, view, compiler, missing, autojump_clock
+):
+    source = registry(view("a"))
+    source.gate = trio.Event()
+    actor = CatalogActor(source, compiler, chance=lambda: 0.5, read_timeout=20)
+    assert actor.status().state == "stopped"
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        await wait_all_tasks_blocked()
+        assert actor.status().state == "starting"
+        source.gate.set()
+        await actor.ready.wait()
+        assert actor.status().state == "fresh"
+        source.trouble = missing
+        await actor.refresh()
+        assert actor.status().state == "failing"
+        nursery.cancel_scope.cancel()
+    assert actor.status().state == "stopped"
+
+
+async def test_a_catalog_that_is_not_seen_to_match_for_long_is_stale(
+    running, registry, view, raw, autojump_clock
+):
+    source = registry(*(view(f"op{i}") for i in range(3)))
+    async with running(source, read_timeout=1, interval=10) as actor:
+        asked = 0
+
+        async def flicker(_since):
+            # Two thirds gone, another one each time: never said twice, so never believed.
+            nonlocal asked
+            asked += 1
+            keep = f"op{asked % 3}"
+            source.put(view(keep, tool_description=str(asked)))
+            gone = tuple(f"op{i}" for i in range(3) if f"op{i}" != keep)
+            return Reading(
+                token=str(source.counter),
+                entries=(raw(source.rows[keep]),),
+                removed=gone,
+                complete=False,
+            )
+
+        source.read = flicker
+        source.put(view("op0", tool_description="New."))
+        await trio.sleep(20)
+        assert actor.status().state == "fresh"
+        assert actor.status().awaiting_confirmation
+        await trio.sleep(2)
+        assert actor.status().state == "stale"
+        assert len(actor.tools.entries) == 3
+
+
+async def test_the_status_as_json_holds_plain_values_and_a_bounded_quarantine(
+    running, registry, view, autojump_clock
+):
+    bad = [view(f"op{i:04}", execution_config={"circuit": {}}) for i in range(MAX_SHOWN + 5)]
+    async with running(registry(view("a"), *bad)) as actor:
+        await actor.ready.wait()
+        told = msgspec.json.decode(msgspec.json.encode(actor.status().as_json()))
+        assert set(told) == {
+            "state",
+            "ready",
+            "revision",
+            "listing_revision",
+            "counts",
+            "quarantine",
+            "age_seconds",
+            "next_refresh_seconds",
+            "consecutive_failures",
+            "last_error",
+            "awaiting_confirmation",
+            "swaps",
+        }
+        assert told["counts"] == {
+            "served": 1,
+            "published": MAX_SHOWN + 6,
+            "quarantined": MAX_SHOWN + 5,
+        }
+        assert len(told["quarantine"]) == MAX_SHOWN
+        assert told["quarantine"][0] == {
+            "operation_id": "op0000",
+            "fault": "compile",
+            "reason": "execution_config.circuit is not supported by this version",
+            "name": "op0000",
+            "serving": None,
+        }
 
 
 async def test_each_distinct_error_is_logged_once(

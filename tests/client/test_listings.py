@@ -1,5 +1,7 @@
 """The four listings: pages, walks, and entries that break the rules (K1; CASES 62 and 63)."""
 
+import contextlib
+import gc
 import itertools
 
 import pytest
@@ -85,6 +87,22 @@ async def test_an_empty_cursor_is_a_cursor_and_a_circle_is_noticed(method):
                 raise AssertionError("there is nothing")
     cursors = [r.params.get("cursor") for r in script.asked if r.method == method]
     assert cursors == [None, "", "next"]
+
+
+@each_list
+async def test_a_walk_that_is_closed_early_leaves_nothing_behind(method):
+    key, good, _ = LISTS[method]
+
+    def page(request):
+        return {key: [good], "nextCursor": "more"}
+
+    async with scripted({method: page}) as (client, script):
+        async with contextlib.aclosing(walks(client)[method]()) as walk:
+            async for item in walk:
+                assert item.name == "good"
+                break
+        gc.collect()  # what was left half done is an error of the test
+        assert script.count(method) == 1
 
 
 @each_list

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.framing.lines import END, EndlessLineError, LineDecoder, Oversized, Skipped
+from mcp_trio.framing.lines import EndlessLineError, LineDecoder, Oversized
 
 
-def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | Oversized | Skipped | None]:
+def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | Oversized | None]:
     decoder = LineDecoder(limit)
-    found: list[bytes | Oversized | Skipped | None] = []
+    found: list[bytes | Oversized | None] = []
     for chunk in chunks:
         found += decoder.receive(chunk)
     return [*found, decoder.end()]
@@ -44,13 +44,34 @@ def test_what_stands_after_the_last_line_feed_is_given_at_the_end() -> None:
     assert lines_of([b"a\n \r\t"]) == [b"a", None]
 
 
-def test_an_oversized_line_is_reported_once_and_the_next_one_is_read() -> None:
+def test_an_oversized_line_is_reported_when_it_is_and_when_it_ends_and_the_next_one_is_read() -> (
+    None
+):
     chunks = [b"x" * 60, b"x" * 60, b"x" * 60, b"xx\ngood\n"]
-    assert lines_of(chunks) == [Oversized(100), Skipped(), b"good", None]
+    start = b"x" * 120
+    over = [Oversized(100, start), Oversized(100, start, b"x" * 182)]
+    assert lines_of(chunks) == [*over, b"good", None]
 
 
 def test_an_oversized_line_in_one_chunk_is_reported_too() -> None:
-    assert lines_of([b"x" * 101 + b"\ngood\n"]) == [Oversized(100), Skipped(), b"good", None]
+    whole = b"x" * 101
+    over = [Oversized(100, whole), Oversized(100, whole, whole)]
+    assert lines_of([whole + b"\ngood\n"]) == [*over, b"good", None]
+
+
+@pytest.mark.parametrize("size", [1, 7, 300, 5000])
+def test_of_an_oversized_line_the_edges_are_kept(size: int) -> None:
+    line = b"begin" + b"x" * 2000 + b"end"
+    chunks = [line[at : at + size] for at in range(0, len(line), size)]
+    going_on, over, good, _ = lines_of([*chunks, b"\ngood\n"])
+    assert isinstance(going_on, Oversized)
+    assert isinstance(over, Oversized)
+    assert going_on.end is None
+    assert going_on.start == over.start
+    assert line.startswith(over.start)
+    assert len(over.start) > 100
+    assert over.end == line[-512:]
+    assert good == b"good"
 
 
 def test_a_line_of_exactly_the_limit_passes() -> None:
@@ -59,14 +80,14 @@ def test_a_line_of_exactly_the_limit_passes() -> None:
 
 
 def test_an_oversized_line_that_never_ends_gives_nothing_at_the_end() -> None:
-    assert lines_of([b"x" * 150, b"y" * 150]) == [Oversized(100), None]
+    assert lines_of([b"x" * 150, b"y" * 150]) == [Oversized(100, b"x" * 150), None]
 
 
 def test_memory_is_bounded_while_a_line_grows_for_ever() -> None:
     decoder = LineDecoder(100)
     for _ in range(1000):
         list(decoder.receive(b"x" * 50))
-        assert len(decoder._buffer) <= 150
+        assert len(decoder._buffer) <= 600
 
 
 @given(
@@ -85,31 +106,13 @@ def test_any_cutting_gives_the_same_lines(
     assert lines_of(chunks) == [*lines, None]
 
 
-@pytest.mark.parametrize("size", [1, 7, 50, 5000])
-def test_both_ends_of_an_oversized_line_are_kept(size: int) -> None:
-    line = b"head" + b"x" * 5000 + b"tail"
-    data = line + b"\ngood\n"
-    decoder = LineDecoder(2000)
-    found = []
-    for start in range(0, len(data), size):
-        found += decoder.receive(data[start : start + size])
-    over, skipped, good = found
-    assert isinstance(over, Oversized)
-    assert isinstance(skipped, Skipped)
-    assert line.startswith(over.head)
-    assert len(over.head) == END
-    assert line.endswith(skipped.tail)
-    assert len(skipped.tail) == END
-    assert good == b"good"
-
-
 def test_a_line_that_does_not_end_is_given_up_in_the_end() -> None:
     decoder = LineDecoder(100, endless=1000)
     found: list[object] = []
     with pytest.raises(EndlessLineError, match="did not end"):
         for _ in range(1000):
             found += decoder.receive(b"x" * 50)
-    assert found == [Oversized(100)]
+    assert found == [Oversized(100, b"x" * 150)]
 
 
 def test_a_gigabyte_without_a_line_feed_costs_no_memory() -> None:

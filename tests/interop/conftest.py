@@ -5,6 +5,7 @@ import functools
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,40 @@ def peer():
 def node():
     """The Node packages of other people; installed on first use."""
     return trio.run(install, HERE / "node")
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """The servers from npm; installed on first use."""
+    return trio.run(install, HERE / "servers")
+
+
+@pytest.fixture(scope="session")
+def running():
+    """Start a program that serves at a URL, unless it runs already, and give the URL.
+
+    It serves until the end of all tests; those who share it must not be in each other's way.
+    """
+    programs = {}
+
+    def url_of(command, key):
+        if key not in programs:
+            started = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+            line = next(line for line in started.stderr if b"://" in line)
+            # What it says later is read, too, so that it never waits for a reader.
+            reader = threading.Thread(target=started.stderr.read)
+            reader.start()
+            programs[key] = (line.decode().strip(), started, reader)
+        return programs[key][0]
+
+    yield url_of
+    for _, started, reader in programs.values():
+        started.kill()
+        started.wait()
+        reader.join()
+        started.stderr.close()
 
 
 @pytest.fixture

@@ -160,19 +160,28 @@ BAD = [
     ),
     ({"output_schema": {"type": 5}}, "output_schema: "),
     (
-        {"execution_config": {"circuit": {"failure_rate": 0.5}}},
-        "execution_config.circuit is not supported by this version",
+        {"execution_config": {"cache": {"ttl_s": 5}, "idempotent": False}},
+        "execution_config.cache: only for an operation that is idempotent",
     ),
-    ({"execution_config": {"cache": {"ttl_s": 5}}}, "execution_config.cache is not supported"),
-    ({"execution_config": {"task": "auto"}}, "execution_config.task auto is not supported"),
-    ({"execution_config": {"rate_per_minute": {"limit": 5}}}, "rate_per_minute is not supported"),
-    ({"execution_config": {"auth": "on_behalf_of"}}, "auth on_behalf_of is not supported"),
-    ({"execution_config": {"stream_progress": True}}, "stream_progress is not supported"),
-    ({"execution_config": {"limits": {"items": 5}}}, "limits.items is not supported"),
     (
-        {"execution_config": {"limits": {"on_exceed": "truncate"}}},
-        "on_exceed truncate is not supported",
+        {
+            "execution_config": {"cache": {"ttl_s": 5}},
+            "input_mapping": {"path": {"id": "=args.id"}, "query": {"at": "=request.time"}},
+        },
+        "execution_config.cache: not where a mapping reads the request",
     ),
+    ({"execution_config": {"cache": {"ttl_s": 5, "vary": ["a b"]}}}, "cache.vary"),
+    ({"execution_config": {"cache": {"ttl_s": 5, "vary": ["status"]}}}, "there is no 'status'"),
+    (
+        {
+            "execution_config": {"limits": {"items": 5, "on_exceed": "truncate"}},
+            "output_schema": {"type": "object"},
+        },
+        "needs a boolean property 'truncated'",
+    ),
+    ({"execution_config": {"task": "auto"}}, "execution_config.task auto is not supported"),
+    ({"execution_config": {"auth": "on_behalf_of"}}, "the connection crm has no on_behalf_of"),
+    ({"execution_config": {"stream_progress": True}}, "stream_progress is not supported"),
     (
         {"target": {"connection": "crm", "method": "POST", "path": "/{id}", "content_type": "xml"}},
         "xml is not supported",

@@ -11,7 +11,7 @@ from mcp_trio.runtime import plugins
 from mcp_trio.runtime.adapters.static import StaticAdapter
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
-from mcp_trio.runtime.http_connection import HttpSection
+from mcp_trio.runtime.http_sections import HttpSection
 
 MODULE = """
 import attrs

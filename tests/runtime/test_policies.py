@@ -211,7 +211,7 @@ async def test_concurrency_holds_calls_back_and_leaves_nothing_behind(memory, au
                 nursery.start_soon(lambda: bench.call(execution_config=config))
         assert upstream.most == 2
         assert trio.current_time() - start == pytest.approx(3)
-        assert bench.compile(execution_config=config).gatekeeper.limited == 0
+        assert bench.compile(execution_config=config).sender.gatekeeper.limited == 0
 
 
 async def test_waiting_for_a_place_counts_against_the_total(memory, failure, autojump_clock):
@@ -228,7 +228,7 @@ async def test_waiting_for_a_place_counts_against_the_total(memory, failure, aut
             await wait_all_tasks_blocked()
             nursery.start_soon(one)
         assert [failure(result)[1]["code"] for result in results] == ["total", "total"]
-        assert bench.compile().gatekeeper.limited == 0
+        assert bench.compile().sender.gatekeeper.limited == 0
 
 
 async def test_a_new_version_shares_the_places_of_the_old_one():

@@ -154,6 +154,18 @@ async def test_a_refusal_of_the_version_ends_soon_whatever_it_names(data, probes
     assert len(asked) == probes
 
 
+async def test_a_client_without_handshakes_says_what_a_server_lacks_that_wants_one():
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        answers = {"server/discover": lambda request: Error(request.id, -32601, "Method not found")}
+        nursery.start_soon(_script, ScriptedPeer(theirs), answers)
+        with pytest.raises(VersionMismatchError, match="without a handshake") as refused:
+            async with MCPClient(ours, options=ClientOptions(revisions=[R2026_07_28])):
+                pass
+    assert refused.value.data == {"supported": [], "requested": "2026-07-28"}
+    await theirs.aclose()
+
+
 async def test_an_answer_to_the_question_that_comes_too_late_changes_nothing(autojump_clock):
     late = []
 
@@ -172,6 +184,19 @@ async def test_an_answer_to_the_question_that_comes_too_late_changes_nothing(aut
             await trio.testing.wait_all_tasks_blocked()
             assert client.revision is R2025_11_25
             assert client.session.statistics().late_answers == 2  # counted, dropped
+    await theirs.aclose()
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+async def test_a_handshake_that_is_given_up_is_not_taken_back(autojump_clock, how):
+    ours, theirs = MemoryTransport.pair()
+    options = ClientOptions(revisions=(R2025_11_25,), probe_timeout=5)
+    with trio.move_on_after(1 if how == "cancel" else 100), contextlib.suppress(MCPError):
+        await MCPClient(ours, options=options).__aenter__()
+    peer = ScriptedPeer(theirs)
+    assert (await peer.hear()).method == "initialize"
+    with pytest.raises(trio.EndOfChannel):
+        await peer.hear()  # LC4
     await theirs.aclose()
 
 
@@ -380,6 +405,21 @@ async def test_a_server_that_hangs_up_on_the_question_is_called_again():
             assert client.revision is R2025_11_25
         nursery.cancel_scope.cancel()
     assert heard == ["server/discover", "initialize"]
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "http"])
+async def test_a_server_that_hangs_up_at_once_is_what_is_told_of(scheme):
+    async def serve(stream):
+        await stream.aclose()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        for _ in range(5):  # it may win or lose the race with the first message
+            with pytest.raises(TransportError):
+                await MCPClient(f"{scheme}://127.0.0.1:{port}").__aenter__()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_transport_of_the_callers_cannot_be_opened_again():

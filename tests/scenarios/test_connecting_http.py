@@ -213,6 +213,61 @@ async def test_a_server_that_never_takes_the_end_of_the_handshake_is_given_up(au
     assert 10 <= trio.current_time() - began < 15
 
 
+class Sessions(Fake):
+    """A server of sessions that keeps the headers of what it is sent."""
+
+    def __init__(self):
+        super().__init__(initialize=result(INITIALIZED), ping=result({}))
+        self.heard = {}
+        self.working = trio.Event()
+
+    async def __call__(self, scope, receive, send):
+        method = None
+
+        async def marked(message):
+            nonlocal method
+            if method is None:
+                method = self.asked[-1]
+                fields = scope["headers"]
+                self.heard[method] = {name.decode(): value.decode() for name, value in fields}
+            if method == "tools/call":
+                self.working.set()
+                await trio.sleep_forever()
+            if method == "initialize" and message["type"] == "http.response.start":
+                mark = (b"mcp-session-id", b"the-session")
+                message = {**message, "headers": [*message["headers"], mark]}
+            await send(message)
+
+        await super().__call__(scope, receive, marked)
+
+
+async def test_what_is_said_in_a_session_names_it_until_it_is_ended():
+    fake = Sessions()
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(HTTPService(fake).run, "127.0.0.1", 0)
+        options = ClientOptions(revisions=(R2025_11_25,))
+        async with MCPClient(f"{url}/mcp", options=options) as client:
+            await client.ping()
+            async with trio.open_nursery() as calling:
+                calling.start_soon(client.call_tool, "slow")
+                await fake.working.wait()
+                calling.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+    heard = fake.heard
+    assert fake.asked[0] == "initialize"
+    assert fake.asked[-1] == "DELETE"  # H10
+    assert "mcp-session-id" not in heard["initialize"]
+    assert "mcp-protocol-version" not in heard["initialize"]
+    told = "notifications/cancelled"  # H13: in so many words
+    for method in ("notifications/initialized", "ping", "GET", "tools/call", told, "DELETE"):
+        assert heard[method]["mcp-session-id"] == "the-session"  # H9
+    for method in ("notifications/initialized", "ping", "GET", "tools/call", told):
+        assert heard[method]["mcp-protocol-version"] == "2025-11-25"  # H11
+    for method in ("initialize", "ping"):
+        assert heard[method]["accept"] == "application/json, text/event-stream"  # H2
+        assert not [name for name in heard[method] if name.startswith("mcp-method")]
+
+
 # -- the older transport ---------------------------------------------------------------
 
 

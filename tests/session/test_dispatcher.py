@@ -351,6 +351,45 @@ async def test_a_closing_peer_fails_what_waits_for_it():
             await dispatcher.notify("m")
 
 
+async def test_a_call_that_is_being_sent_when_the_peer_closes_says_who_did():
+    class Narrow:
+        """Takes nothing, until it is closed."""
+
+        def __init__(self):
+            self.gone, self.closed = trio.Event(), trio.Event()
+
+        async def send(self, envelope):
+            await self.closed.wait()
+            raise TransportClosedError("this end is closed")
+
+        async def receive(self):
+            await self.gone.wait()
+            raise trio.EndOfChannel("the peer is gone")
+
+        async def pump(self):
+            await trio.sleep_forever()
+
+        def abandon(self, request_id):
+            return False
+
+        async def aclose(self):
+            self.closed.set()
+            await trio.lowlevel.checkpoint()
+
+    line = Narrow()
+    session = Dispatcher(line)
+
+    async def call():
+        with pytest.raises(TransportError, match="the peer is gone"):
+            await session.call("any")
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(session.run)
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        line.gone.set()
+
+
 async def test_a_closing_peer_ends_its_requests_here():
     handlers = Handlers()
     async with scripted(handlers) as (_, peer):

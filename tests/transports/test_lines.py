@@ -119,12 +119,7 @@ async def test_an_answer_that_is_too_long_is_lost_by_name(order, make):
         line, _ = _program(data, max_line=50_000, on_noise=noise.append)
     else:
         line = await _reader(data, max_line=50_000)
-    messages = [(await line.receive()).message]
-    if order[0] == "result" and make == "lines":
-        # Nothing at its beginning says whose it is: that comes with its end.
-        assert messages[0].answer.id is None
-        messages.append((await line.receive()).message)
-    lost = messages[-1]
+    lost = (await line.receive()).message
     assert (lost.lost, lost.answer) == (7, None)
     assert lost.reason == "it is longer than 50000 bytes"
     assert (await line.receive()).message == Notification("n")
@@ -241,3 +236,47 @@ async def test_a_message_that_cannot_be_written_says_how_the_program_ended(autoj
     await line.aclose()
     with pytest.raises(TransportClosedError):
         await line.send(Envelope(Notification("n")))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":"%s"}}',
+        b'{"result":{"x":"%s"},"jsonrpc":"2.0","id":1}',
+        b'{"result":{"x":"%s","y":NaN},"jsonrpc":"2.0","id":1}',
+    ],
+)
+@pytest.mark.parametrize("size", [2000, 300_000])
+async def test_an_answer_that_is_too_long_fails_the_call_that_waits_for_it(line, size):
+    good = b'{"jsonrpc":"2.0","id":2,"result":{}}\n'
+    line, _ = _program(line % (b"x" * size) + b"\n" + good, max_line=1000)
+    message = (await line.receive()).message
+    assert isinstance(message, Malformed)
+    assert (message.lost, message.answer) == (1, None)
+    assert "longer than 1000 bytes" in message.reason
+    assert (await line.receive()).message == Result(2, {})
+    await line.aclose()
+
+
+async def test_an_answer_that_never_ends_fails_its_call_at_once():
+    send, receive = trio.testing.memory_stream_one_way_pair()
+    nowhere, _ = trio.testing.memory_stream_one_way_pair()
+    line = LineTransport(receive, nowhere, max_line=1000)
+    await send.send_all(b'{"jsonrpc":"2.0","id":1,"result":{"x":"' + b"x" * 2000)
+    assert (await line.receive()).message.lost == 1
+    await line.aclose()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":"%s"}}',
+        b'{"method":"m","params":{"x":"%s"},"jsonrpc":"2.0","id":1}',
+    ],
+)
+async def test_a_request_that_is_too_long_is_answered_under_its_id(request_):
+    line = await _reader(request_ % (b"x" * 2000) + b"\n", max_line=1000)
+    assert (await line.receive()).message.answer.id == 1
+    with pytest.raises(trio.EndOfChannel):
+        await line.receive()
+    await line.aclose()

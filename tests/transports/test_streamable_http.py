@@ -61,3 +61,26 @@ async def test_an_id_of_a_session_means_nothing_where_there_are_no_sessions(date
             await connected.list_tools()
     assert (("POST", "theirs") in seen) is kept
     assert (("DELETE", "theirs") in seen) is kept
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_giving_a_request_up_says_whether_the_server_knows_by_that(alone):
+    # A handshake without a session is no cancellation by closing either: the peer has to be told.
+    closed = trio.Event()
+
+    async def never(_request):
+        try:
+            await trio.sleep_forever()
+        finally:
+            closed.set()
+
+    headers = {"mcp-method": "m"} if alone else {"mcp-protocol-version": "2025-11-25"}
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(never)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            await transport.send(Envelope(Request(1, "m"), headers=headers))
+            await trio.testing.wait_all_tasks_blocked()
+            assert transport.abandon(1) is alone
+            await closed.wait()
+            await transport.aclose()

@@ -231,6 +231,35 @@ async def test_a_resumed_stream_may_repeat_what_was_there(autojump_clock):
 
 
 @contextlib.asynccontextmanager
+async def hearing(server):
+    """A client that listens on the stream of its session."""
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(server)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            await transport.listen({})
+            yield transport
+            await transport.aclose()
+
+
+async def test_the_stream_of_the_session_is_opened_again_from_where_it_ended(autojump_clock):
+    server = Server(
+        b"id: 1\n" + NOTE + b"retry: 300\n\n",
+        NOTE,
+        httpx2.ReadError("cut"),
+        503,
+        b"id: 2\n" + NOTE,
+        405,
+    )
+    async with hearing(server) as client:
+        for _ in range(3):
+            assert (await client.receive()).message == Notification("n")
+        await trio.sleep(60)
+    assert [last for _, last, _ in server.asked] == [None, "1", "1", "1", "1", "2"]
+    assert server.asked[1][2] - server.asked[0][2] == pytest.approx(0.3)
+
+
+@contextlib.asynccontextmanager
 async def listening(*answers):
     """A client that listens, and a server that answers its GETs with these, the last for ever."""
     web = Web(GET=list(answers))

@@ -7,11 +7,13 @@ the scope of a call closes its socket.
 from __future__ import annotations
 
 import email.utils
+import math
 import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from urllib.parse import quote, urlencode
 
 import httpcore2
 import httpx2
@@ -19,12 +21,17 @@ import msgspec
 import trio
 
 from mcp_trio.catalog.operation import Operation
-from mcp_trio.network_guard import BlockedAddressError
+from mcp_trio.network_guard import HIDDEN_QUERY, BlockedAddressError
 from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer, Call, Plan, Send
 from mcp_trio.runtime.adapters.rest_request import HttpRequest, RequestTemplate, compile_request
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.expressions import measure
-from mcp_trio.runtime.http_connection import HttpConnection, http_client
+from mcp_trio.runtime.http_connection import (
+    Credentials,
+    HttpConnection,
+    Identity,
+    http_client,
+)
 from mcp_trio.runtime.mapping import MAX_INPUT_NODES
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.stages import Stage, StageError
@@ -65,31 +72,61 @@ class RestAdapter:
         connection: HttpConnection,
         settings: Settings,
         context: Mapping[str, object],
-        _call: Call,
+        call: Call,
     ) -> Send:
-        return partial(self._send, template.fill(context), connection, settings)
+        identity = Identity(
+            connections=self._connections,
+            connection=connection,
+            as_whom=settings.auth,
+            principal=call.principal,
+        )
+        return partial(self._send, template.fill(context), identity, settings)
 
-    async def _send(
-        self, request: HttpRequest, connection: HttpConnection, settings: Settings
+    async def _send(self, request: HttpRequest, identity: Identity, settings: Settings) -> Answer:
+        """Send, a second time if the upstream refuses credentials that can be renewed."""
+        credentials = await identity.credentials()
+        answer = await self._exchange(request, identity, credentials, settings)
+        if answer.status == 401:
+            fresh = await identity.again(credentials)
+            if fresh is not None:
+                answer = await self._exchange(request, identity, fresh, settings)
+        return answer
+
+    async def _exchange(
+        self,
+        request: HttpRequest,
+        identity: Identity,
+        credentials: Credentials,
+        settings: Settings,
     ) -> Answer:
-        client = http_client(self._connections, connection)
-        built = _build(client, request, connection, settings)
+        client = http_client(self._connections, identity.connection)
+        built = _build(client, request, identity.connection, credentials, settings)
         async with _faults(), _response(client, built, settings) as response:
             body = await _read(response, settings.response_bytes)
         return _answer(response, body)
 
 
 def _build(
-    client: httpx2.AsyncClient, request: HttpRequest, connection: HttpConnection, settings: Settings
+    client: httpx2.AsyncClient,
+    request: HttpRequest,
+    connection: HttpConnection,
+    credentials: Credentials,
+    settings: Settings,
 ) -> httpx2.Request:
-    own = connection.wire_headers(authenticate=settings.authenticate)
+    own = dict(credentials.headers)
+    left = trio.current_effective_deadline() - trio.current_time()
+    if connection.deadline_header is not None and left < math.inf:
+        own[connection.deadline_header.lower()] = str(max(0, int(left * 1000)))
     connect = settings.timeouts.connect
     built = client.build_request(
         request.method,
         httpx2.URL(connection.base_url).copy_with(raw_path=request.target.encode("ascii")),
         headers={**request.headers, **own},
         content=request.body or None,
-        extensions={"timeout": {"connect": connect, "pool": connect, "read": None, "write": None}},
+        extensions={
+            "timeout": {"connect": connect, "pool": connect, "read": None, "write": None},
+            HIDDEN_QUERY: urlencode(credentials.query, quote_via=quote).encode(),
+        },
     )
     if built.url.raw_path != request.target.encode("ascii"):
         # The client must not have its own opinion about an encoded path.

@@ -186,6 +186,10 @@ def compile_request(
     if "body" in mapping and content_type == "none":
         raise OperationError("there is a body, but content_type is none", place="target")
     _check_names(mapping, names, connection)
+    if settings.auth == "on_behalf_of" and connection.on_behalf_of is None:
+        raise OperationError(
+            f"the connection {connection.name} has no on_behalf_of", place="execution_config.auth"
+        )
     key_header = settings.idempotency_key_header
     if key_header is not None:
         _check_header(key_header, connection, "execution_config.idempotency_key_header")

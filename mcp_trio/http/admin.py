@@ -1,0 +1,88 @@
+"""The admin listener: pages for operators, by path, apart from what clients reach.
+
+A page is a function that is asked anew for every request. Nothing here can change anything:
+only GET and HEAD are answered. Who may connect is decided by where the listener is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+import msgspec
+
+from mcp_trio.framing import gate
+from mcp_trio.http import websocket
+from mcp_trio.http.probes import PROBES, answer_probe
+from mcp_trio.http.requests import HTTPRequest
+from mcp_trio.http.responses import JSON, Receive, Scope, Send, respond
+
+
+@attrs.frozen
+class Document:
+    """What a page shows."""
+
+    body: bytes
+    media: bytes = JSON
+    """Its media type."""
+
+    @classmethod
+    def of(cls, value: object) -> Document:
+        """A value as JSON, for programs and people alike."""
+        return cls(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
+Page: TypeAlias = Callable[[], Document]
+"""Makes a document. It must not wait; if it raises, the answer is 500 and the log says why."""
+
+
+class AdminApp:
+    """The ASGI application of an admin listener, for `HTTPService`."""
+
+    def __init__(
+        self,
+        pages: Mapping[str, Page],
+        *,
+        policy: gate.GatePolicy,
+        ready: Callable[[], bool],
+    ) -> None:
+        """Make one.
+
+        Args:
+            pages: by path, such as `/catalog`. The probes are there anyway.
+            policy: which Host values are served, so that no web page gets at it by a name
+                of its own (DNS rebinding). No web origin is.
+            ready: what `GET /readyz` answers.
+        """
+        self._pages = dict(pages)
+        self._policy = policy
+        self._ready = ready
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] == "websocket":
+            await websocket.refuse(scope, receive, send, 404, "Not found")
+            return
+        http = HTTPRequest.read(scope, receive)
+        page = self._pages.get(http.path)
+        if page is None and http.path not in PROBES:
+            known = " ".join(sorted({*PROBES, *self._pages}))
+            await _fault(send, 404, f"not found; there are {known}")
+        elif scope["method"] not in {"GET", "HEAD"}:
+            await _fault(send, 405, "only GET is answered")
+        elif page is None:
+            await answer_probe(http.path, send, ready=self._ready())
+        elif (refusal := gate.check_source(http.headers, self._policy)) is not None:
+            await _fault(send, refusal.status, refusal.reason)
+        else:
+            document = page()
+            await respond(send, 200, document.body, _UNCACHED, media=document.media)
+
+
+_UNCACHED = ((b"cache-control", b"no-store"),)
+
+
+async def _fault(send: Send, status: int, reason: str) -> None:
+    headers = ((b"allow", b"GET, HEAD"),) if status == 405 else ()
+    await respond(send, status, msgspec.json.encode({"error": reason}), headers)
