@@ -25,8 +25,19 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """Gives the addresses of a host, as text, in the order to try them."""
 
-# RFC 6052 and RFC 3056: IPv6 that carries an IPv4 destination.
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_CARRYING = tuple(
+    map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96"))
+)
+"""IPv6 with an IPv4 destination in its last bits: RFC 6052, RFC 8215, RFC 4291 (section 2.5.5.1),
+RFC 2765."""
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
+    )
+)
+"""Where clouds keep metadata beside link-local addresses: whoever may reach private networks may
+not reach these because of that."""
 
 
 class BlockedAddressError(httpcore2.ConnectError):
@@ -42,7 +53,8 @@ class NetworkPolicy:
     """What a connection may reach beside public addresses."""
 
     allow_private: bool = False
-    """Private, loopback and carrier-internal addresses. Never link-local ones."""
+    """Private, loopback and carrier-internal addresses. Never link-local ones, and none where a
+    cloud keeps metadata."""
 
 
 @attrs.frozen(kw_only=True)
@@ -69,8 +81,10 @@ class Guard:
             return "an unspecified address" if target.is_unspecified else None
         if target.is_unspecified or target.is_multicast:
             return "an unspecified or multicast address"
-        if target.is_link_local:
+        if target.is_link_local or target in _METADATA:
             return "a link-local address, where cloud metadata lives"
+        if isinstance(target, ipaddress.IPv6Address) and target.is_site_local:
+            return None if self.policy.allow_private else "a private or loopback address"
         if target.is_loopback and named == "localhost":
             # RFC 6761, section 6.3: this name means loopback and nothing else.
             return None
@@ -98,14 +112,14 @@ def _literal(host: str) -> Address | None:
 
 
 def _carried(address: Address) -> Address:
-    """The IPv4 address inside a mapped, 6to4 or NAT64 one; else the address itself."""
+    """The IPv4 address inside an IPv6 one that leads there; else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if address in _NAT64:
+    if int(address) > 1 and any(address in network for network in _CARRYING):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address
 

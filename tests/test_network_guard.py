@@ -26,6 +26,12 @@ PRIVATE = [
     "::ffff:10.0.0.1",
     "64:ff9b::a00:1",
     "2002:0a00:0001::",
+    # Other ways to write an IPv4 address in IPv6, and the private addresses of old.
+    "::127.0.0.1",
+    "::ffff:0:10.0.0.1",
+    "64:ff9b:1::a00:1",
+    "fec0::1",
+    "2001:0:a9fe:a9fe::1",
 ]
 NEVER = [
     "169.254.169.254",
@@ -36,6 +42,16 @@ NEVER = [
     "fe80::1%eth0",
     "0.0.0.0",
     "::",
+    "::169.254.169.254",
+    "::ffff:0:169.254.169.254",
+    "64:ff9b:1::a9fe:a9fe",
+    # Metadata of clouds at addresses that are not link-local.
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "100.100.100.200",
+    "192.0.0.192",
+    "168.63.129.16",
+    "::ffff:100.100.100.200",
     "224.0.0.1",
     "ff02::1",
     "not-an-address",

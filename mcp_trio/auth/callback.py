@@ -19,7 +19,7 @@ import attrs
 import h11
 import trio
 
-from mcp_trio.errors import TransportError, UnauthorizedError
+from mcp_trio.errors import TransportError, UnauthorizedError, sole_cause
 
 MAX_REQUEST = 16 * 1024
 REQUEST_TIMEOUT = 10.0
@@ -79,7 +79,8 @@ async def open_browser(url: str) -> None:
         raise UnauthorizedError("only http and https pages are opened")
     sys.stderr.write(f"To go on, consent at\n\n    {url}\n\n")
     sys.stderr.flush()
-    await trio.to_thread.run_sync(webbrowser.open, url)
+    # A browser that does not go into the background must hold up nobody who is cancelled.
+    await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -122,12 +123,19 @@ class _Loopback:
     async def visit(self, url: str, /) -> str:
         state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         arrival = _Arrival(self.uri, state)
-        with trio.move_on_after(self.settings.timeout):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(trio.serve_listeners, arrival.serve, [self.listener])
-                await self.settings.open_page(url)
-                await arrival.happened.wait()
-                nursery.cancel_scope.cancel()
+        try:
+            with trio.move_on_after(self.settings.timeout):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(trio.serve_listeners, arrival.serve, [self.listener])
+                    # Not waited for: some browsers run until they are closed.
+                    nursery.start_soon(self.settings.open_page, url)
+                    await arrival.happened.wait()
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            cause = sole_cause(group)
+            if cause is group:
+                raise
+            raise cause from None
         if arrival.uri is None:
             raise UnauthorizedError(f"nobody came back within {self.settings.timeout:g} s")
         return arrival.uri
@@ -177,7 +185,10 @@ class _Arrival:
 
     def _judge(self, request: h11.Request) -> str | None:
         target = request.target.decode("ascii", "replace")
-        parts = urlsplit(target)
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            return None
         host = dict(request.headers).get(b"host", b"").decode("ascii", "replace")
         given = parse_qs(parts.query).get("state", [""])[0]
         expected = request.method == b"GET" and parts.path == self._redirect.path

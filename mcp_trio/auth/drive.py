@@ -30,6 +30,7 @@ from mcp_trio.auth.steps import (
     Flow,
     GetAssertion,
     LoadClient,
+    LoadGrant,
     OpenRedirect,
     Reply,
     SaveClient,
@@ -60,6 +61,14 @@ _DRAIN_TIMEOUT = 1.0
 Assertion = Callable[[str], Awaitable[Secret]]
 
 
+class Run:
+    """A flow that runs, for those who wait for it."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.failure: MCPError | None = None
+
+
 @attrs.frozen(kw_only=True)
 class Choices:
     """What every way to a token leaves to the program."""
@@ -78,6 +87,10 @@ class Choices:
     then it guards the addresses itself. It stays yours."""
     clock: Callable[[], float] = attrs.field(default=time.time, repr=False)
     """The time, in seconds since the epoch."""
+    runs: dict[object, Run] = attrs.field(
+        factory=dict[object, "Run"], init=False, repr=False, eq=False
+    )
+    """The flows that run, by event loop and server: several clients of one program wait for one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,14 +101,6 @@ class Settings:
     choices: Choices
     redirect: RedirectHandler | None = None
     assertion: Assertion | None = attrs.field(default=None, repr=False)
-
-
-class _Run:
-    """A flow that runs, for those who wait for it."""
-
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.failure: MCPError | None = None
 
 
 @attrs.define
@@ -144,7 +149,6 @@ class Authorizer(httpx2.Auth):
         self._asked: Scopes | None = None
         """The scopes that were last asked for here; None before that."""
         self._step_ups = 0
-        self._run: _Run | None = None
         self._nonce: str | None = None
         self._key: tuple[Secret, ProofKey] | None = None
 
@@ -276,10 +280,12 @@ class Authorizer(httpx2.Auth):
         held, place = self._grant, self._place
         if held is None or place is None or held.refresh_token is None:
             return
+        if await self._found_newer(held):
+            return
 
         def flow() -> Flow[Outcome | None]:
             now = self._settings.choices.clock()
-            grant = yield from renew(self._settings.method, place, held, now)
+            grant = yield from renew(self._settings.method, place, held, self._url, now)
             return None if grant is None else Outcome(grant=grant, place=place, refreshed=True)
 
         await self._drive(flow())
@@ -328,7 +334,7 @@ class Authorizer(httpx2.Auth):
             )
 
     async def _found_newer(self, seen: Grant | None) -> bool:
-        """Whether another program that shares the store has a token that we do not know."""
+        """Whether another client or program that shares the store has a token unknown to us."""
         stored = await self._settings.choices.store.load_grant(self._url)
         if stored is None or self._is_old(stored):
             return False
@@ -341,21 +347,22 @@ class Authorizer(httpx2.Auth):
 
     async def _alone(self, seen: Grant | None, work: Callable[[], Awaitable[None]]) -> None:
         """Do work that replaces a token, unless somebody else does or has done so."""
-        while self._run is not None:
-            run = self._run
-            await run.done.wait()
-            if run.failure is not None:
-                raise UnauthorizedError(run.failure.message, data=run.failure.data)
-            if self._grant is not seen:
+        runs = self._settings.choices.runs
+        key = (trio.lowlevel.current_trio_token(), self._url)
+        while (other := runs.get(key)) is not None:
+            await other.done.wait()
+            if other.failure is not None:
+                raise UnauthorizedError(other.failure.message, data=other.failure.data)
+            if self._grant is not seen or await self._found_newer(seen):
                 return
-        run = self._run = _Run()
+        run = runs[key] = Run()
         try:
             await work()
         except MCPError as error:
             run.failure = error
             raise
         finally:
-            self._run = None
+            del runs[key]
             run.done.set()
 
     # -- flows ---------------------------------------------------------------------
@@ -408,6 +415,8 @@ class _Hands:
                 return await self._outward.ask(step)
             case LoadClient(issuer):
                 return await store.load_client(issuer)
+            case LoadGrant(url):
+                return await store.load_grant(url)
             case SaveClient(issuer, client):
                 await _kept(store.save_client(issuer, client))
                 return None

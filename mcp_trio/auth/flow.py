@@ -12,7 +12,7 @@ from mcp_trio.auth.challenge import Challenge, bearing
 from mcp_trio.auth.discovery import Place, find
 from mcp_trio.auth.grants import Method, Moment, Scopes
 from mcp_trio.auth.keys import PROOF_ALGORITHM, ProofKey
-from mcp_trio.auth.steps import Flow, save_client
+from mcp_trio.auth.steps import Flow, load_grant, save_client
 from mcp_trio.auth.token_requests import Applicant, RefusedError, refresh
 from mcp_trio.auth.tokens import Grant
 from mcp_trio.errors import UnauthorizedError
@@ -61,7 +61,7 @@ def acquire(method: Method, situation: Situation) -> Flow[Outcome]:
         # Another authorization server: nothing of the old one is of use, or shown, there (AC6).
         held = None
     if held is not None and situation.refreshable:
-        grant = yield from renew(method, place, held, situation.now)
+        grant = yield from renew(method, place, held, situation.url, situation.now)
         if grant is not None:
             return Outcome(grant=grant, place=place, refreshed=True)
     named = challenge.scopes if challenge is not None else ()
@@ -77,8 +77,15 @@ def acquire(method: Method, situation: Situation) -> Flow[Outcome]:
     return Outcome(grant=grant, place=place)
 
 
-def renew(method: Method, place: Place, held: Grant, now: float) -> Flow[Grant | None]:
+def renew(method: Method, place: Place, held: Grant, url: str, now: float) -> Flow[Grant | None]:
     """Get the next token by a refresh token, without anybody's help. None if that cannot be.
+
+    Args:
+        method: the way to a token.
+        place: where the token is from.
+        held: the token.
+        url: the server it is for.
+        now: seconds since the epoch.
 
     Raises:
         UnauthorizedError: it cannot be said now whether it can be.
@@ -94,7 +101,15 @@ def renew(method: Method, place: Place, held: Grant, now: float) -> Flow[Grant |
     except RefusedError as error:
         if error.error == "invalid_client":
             yield from save_client(place.server.issuer, None)
-        return None
+        # A refresh token is good once: another program that shares the store may have used it.
+        other = yield from load_grant(url)
+        return other if other is not None and _follows(other, held, now) else None
+
+
+def _follows(other: Grant, held: Grant, now: float) -> bool:
+    fresh = other.expires_at is None or other.expires_at > now
+    same = (other.issuer, other.client_id) == (held.issuer, held.client_id)
+    return fresh and same and other.access_token != held.access_token
 
 
 def _proof_key(situation: Situation, place: Place, held: Grant | None) -> ProofKey | None:

@@ -162,7 +162,10 @@ def read_redirect(back: str, redirect_uri: str, state: str, server: ServerMetada
     Raises:
         UnauthorizedError: it is no answer to our question, or the answer is no.
     """
-    came, meant = urlsplit(back), urlsplit(redirect_uri)
+    try:
+        came, meant = urlsplit(back), urlsplit(redirect_uri)
+    except ValueError as fault:
+        raise UnauthorizedError("the person came back to something that is no URL") from fault
     pairs = parse_qsl(came.query, keep_blank_values=True)
     fields = dict(pairs)
     same = (came.scheme, came.netloc, came.path) == (meant.scheme, meant.netloc, meant.path)

@@ -52,7 +52,7 @@ class ProofKey:
         """
         try:
             made = ECKey.generate_key("P-256") if pem is None else ECKey.import_key(pem.reveal())
-        except (ValueError, JoseError) as error:
+        except (ValueError, TypeError, JoseError) as error:
             raise ConfigurationError("the stored key for DPoP cannot be read") from error
         self._key = made
         self._public = made.as_dict(private=False)
@@ -112,7 +112,8 @@ class PrivateKey:
         """Raise `ConfigurationError` now if the key does not fit."""
         try:
             self.assertion("", "", now=0)
-        except (ValueError, JoseError) as error:
+        except (ValueError, TypeError, JoseError) as error:
+            # A TypeError is one that is encrypted.
             raise ConfigurationError(f"the private key is none for {self.algorithm}") from error
 
     def _key(self) -> ECKey | RSAKey | OKPKey:

@@ -19,7 +19,7 @@ from mcp_trio.auth.drive import Assertion, Authorizer, Choices, Settings, drain
 from mcp_trio.auth.grants import Consent, Enterprise, Machine, Workload
 from mcp_trio.auth.keys import PrivateKey
 from mcp_trio.auth.registration import check_document_url
-from mcp_trio.auth.tokens import RegisteredClient
+from mcp_trio.auth.tokens import RegisteredClient, sendable
 from mcp_trio.auth.urls import check_named, origin_of
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
 from mcp_trio.secrets import Secret, shown_url
@@ -237,6 +237,10 @@ class _Fixed(httpx2.Auth):
 
     async def _token(self) -> Secret:
         token = await self._supply(self._url)
+        if not sendable(token.reveal()):
+            raise ConfigurationError(
+                "a token has to be printable ASCII without spaces or line breaks around it"
+            )
         if token != self._newest:
             self._newest, self._identity = token, object()
         return token

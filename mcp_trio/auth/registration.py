@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from mcp_trio.auth.metadata import ServerMetadata
 from mcp_trio.auth.steps import Ask, Flow, ask, load_client, read_object, save_client
 from mcp_trio.auth.token_requests import error_code
-from mcp_trio.auth.tokens import RegisteredClient
+from mcp_trio.auth.tokens import RegisteredClient, seconds
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
 from mcp_trio.network_guard import is_loopback
 from mcp_trio.secrets import Secret, shown_url
@@ -127,6 +127,6 @@ def _registered(
         client_secret=held,
         auth_method=chosen if held is not None else "none",
         # 0 means never (RFC 7591, section 3.2.1).
-        secret_expires_at=float(expires) if isinstance(expires, int | float) and expires else None,
+        secret_expires_at=seconds(expires) if expires else None,
         redirect_uris=(redirect_uri,),
     )

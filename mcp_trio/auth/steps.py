@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import attrs
 
-from mcp_trio.auth.tokens import RegisteredClient
+from mcp_trio.auth.tokens import Grant, RegisteredClient
 from mcp_trio.errors import UnauthorizedError
 from mcp_trio.secrets import Secret
 
@@ -71,14 +71,24 @@ class SaveClient:
 
 
 @attrs.frozen
+class LoadGrant:
+    """Look up the grant for a server: another program may have renewed it.
+
+    Replied to by a `Grant` or None.
+    """
+
+    url: str
+
+
+@attrs.frozen
 class GetAssertion:
     """Get what the program proves its identity with. Replied to by a `Secret`."""
 
     audience: str
 
 
-Step: TypeAlias = Ask | OpenRedirect | Visit | LoadClient | SaveClient | GetAssertion
-Reply: TypeAlias = Answer | Secret | RegisteredClient | str | None
+Step: TypeAlias = Ask | OpenRedirect | Visit | LoadClient | SaveClient | LoadGrant | GetAssertion
+Reply: TypeAlias = Answer | Secret | RegisteredClient | Grant | str | None
 
 T = TypeVar("T")
 Flow: TypeAlias = Generator[Step, Reply, T]
@@ -108,6 +118,11 @@ def load_client(issuer: str) -> Flow[RegisteredClient | None]:
 def save_client(issuer: str, client: RegisteredClient | None) -> Flow[None]:
     """Remember who we are at an issuer."""
     yield SaveClient(issuer, client)
+
+
+def load_grant(url: str) -> Flow[Grant | None]:
+    """Look up the grant for a server."""
+    return cast("Grant | None", (yield LoadGrant(url)))
 
 
 def get_assertion(audience: str) -> Flow[Secret]:

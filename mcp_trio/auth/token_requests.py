@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Mapping
 from typing import cast
@@ -14,7 +15,7 @@ from mcp_trio.auth.discovery import Place
 from mcp_trio.auth.keys import PrivateKey, ProofKey
 from mcp_trio.auth.metadata import ServerMetadata
 from mcp_trio.auth.steps import Answer, Flow, ask, form, read_object
-from mcp_trio.auth.tokens import Grant, RegisteredClient
+from mcp_trio.auth.tokens import Grant, RegisteredClient, seconds, sendable
 from mcp_trio.errors import UnauthorizedError
 from mcp_trio.secrets import Secret, shown_url
 
@@ -24,6 +25,10 @@ ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ERROR_CODE = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,80}")
 """What an error code may consist of (RFC 6749, section 5.2). Descriptions are not repeated: they
 may contain what was sent."""
+
+
+_LATER = {408, 425, 429}
+"""Statuses that refuse nothing: the same request may do later."""
 
 
 class RefusedError(UnauthorizedError):
@@ -126,7 +131,7 @@ def request_token(
         if code == "use_dpop_nonce" and nonce is None and fresh and applicant.proof_key is not None:
             nonce = fresh
             continue
-        if 400 <= answer.status < 500:
+        if 400 <= answer.status < 500 and answer.status not in _LATER:
             raise RefusedError(f"{shown_url(url)} gives no token: {code}", code)
         raise UnauthorizedError(f"{shown_url(url)} gives no token: {code}")
 
@@ -140,7 +145,7 @@ def read_grant(
         UnauthorizedError: no token that we can use.
     """
     token, kind = document.get("access_token"), document.get("token_type")
-    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
+    if not isinstance(token, str) or not sendable(token):
         raise UnauthorizedError("the token endpoint gave no access token")
     scheme = str(kind).lower()
     bound = scheme == "dpop" and applicant.proof_key is not None
@@ -150,9 +155,11 @@ def read_grant(
         raise UnauthorizedError("the token endpoint gave a token that is not bound to our key")
     lifetime, scope = document.get("expires_in"), document.get("scope")
     expires_at = None
-    if isinstance(lifetime, int | float) or (isinstance(lifetime, str) and lifetime.isdecimal()):
-        seconds = float(lifetime)
-        expires_at = applicant.now + seconds - min(LEEWAY, seconds / 10)
+    if isinstance(lifetime, str) and lifetime.isdecimal():
+        lifetime = float(lifetime)
+    length = seconds(lifetime)
+    if length is not None and 0 < length < math.inf:
+        expires_at = applicant.now + length - min(LEEWAY, length / 10)
     granted = scope.split() if isinstance(scope, str) else []
     refresh = document.get("refresh_token")
     key = applicant.proof_key

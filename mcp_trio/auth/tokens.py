@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -124,7 +126,8 @@ class FileStore:
 
     Files are readable by their owner only (0600) and appear whole or not at all, so programs
     may share the directory. A file that cannot be read as one of ours counts as missing; one that
-    others may read is refused. Files are read and written in a worker thread.
+    others may read, or could have put there, is refused, and no link is followed. Files are read
+    and written in a worker thread.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -142,7 +145,7 @@ class FileStore:
         """Who we are at an issuer.
 
         Raises:
-            ConfigurationError: others may read the file.
+            ConfigurationError: others may read or write it, or it cannot be read.
         """
         found = await trio.to_thread.run_sync(self._load, "client", issuer)
         return None if found is None else read_client(found)
@@ -155,7 +158,7 @@ class FileStore:
         """The grant for a server.
 
         Raises:
-            ConfigurationError: others may read the file.
+            ConfigurationError: others may read or write it, or it cannot be read.
         """
         found = await trio.to_thread.run_sync(self._load, "grant", url)
         return None if found is None else read_grant(found)
@@ -171,23 +174,43 @@ class FileStore:
     def _load(self, kind: str, key: str) -> Record | None:
         path = self._path(kind, key)
         try:
-            with path.open("rb") as file:
-                if os.fstat(file.fileno()).st_mode & 0o077:
+            self._check_directory()
+            # A pipe would be waited for, so it is opened without.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                about = os.fstat(descriptor)
+                if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+                    raise ConfigurationError(f"{path} is no file of ours")
+                if about.st_mode & 0o077:
                     raise ConfigurationError(f"others may read {path}; it has to have mode 0600")
                 found: object = json.loads(file.read())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
         record = cast("Record", found) if isinstance(found, dict) else {}
         return record if record.pop("key", None) == key else None
 
     async def _save(self, kind: str, key: str, record: Record | None) -> None:
         await trio.to_thread.run_sync(self._write, self._path(kind, key), key, record)
 
+    def _check_directory(self) -> None:
+        """Whoever may write here could give us tokens and clients of their own.
+
+        Raises:
+            ConfigurationError: somebody else may.
+            FileNotFoundError: there is none yet.
+        """
+        about = self._directory.stat()
+        if about.st_mode & 0o022 or about.st_uid not in {os.geteuid(), 0}:
+            raise ConfigurationError(f"others may write to {self._directory}; use one of your own")
+
     def _write(self, path: Path, key: str, record: Record | None) -> None:
         if record is None:
             path.unlink(missing_ok=True)
             return
         self._directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self._check_directory()
         # mkstemp makes it 0600, whatever the umask.
         descriptor, temporary = tempfile.mkstemp(dir=self._directory, prefix=".new-")
         try:
@@ -236,6 +259,8 @@ def read_grant(record: Mapping[str, object]) -> Grant | None:
     client_id, token = _text(record, "client_id"), _secret(record, "access_token")
     if issuer is None or resource is None or client_id is None or token is None:
         return None
+    if not sendable(token.reveal()):
+        return None
     return Grant(
         issuer=issuer,
         resource=resource,
@@ -259,9 +284,24 @@ def _secret(record: Mapping[str, object], name: str) -> Secret | None:
     return None if value is None else Secret(value)
 
 
+def sendable(token: str) -> bool:
+    """Whether a token can stand in a header field. Others would be quoted in somebody's error."""
+    return bool(token) and token.isascii() and token.isprintable() and token == token.strip()
+
+
+def seconds(value: object) -> float | None:
+    """A number of seconds out of JSON; None of anything else, and of what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    return None if math.isnan(found) else found
+
+
 def _number(record: Mapping[str, object], name: str) -> float | None:
-    value = record.get(name)
-    return float(value) if isinstance(value, int | float) else None
+    return seconds(record.get(name))
 
 
 def _texts(record: Mapping[str, object], name: str) -> tuple[str, ...]:

@@ -47,7 +47,8 @@ def split(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         parts = SplitResult("", "", "", "", "")
-    dirty = any(character <= " " or character in '\x7f\\"<>' for character in url)
+    # Nor what steers a terminal, where it may be shown.
+    dirty = any(character in ' \\"<>' or not character.isprintable() for character in url)
     if dirty or parts.scheme not in _PORTS or not parts.hostname:
         raise UnauthorizedError("the server names something that is no http or https URL")
     return parts

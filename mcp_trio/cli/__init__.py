@@ -1,21 +1,39 @@
-"""The `mcp-trio` command. Each subcommand has a module; this one only gathers them."""
+"""The `mcp-trio` command. Each subcommand has a module, which is loaded when it is run."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
-from mcp_trio.cli.catalog import catalog
-from mcp_trio.cli.client import COMMANDS
-from mcp_trio.cli.serve import serve
+_HOMES = {
+    "call": "client",
+    "catalog": "catalog",
+    "list": "client",
+    "listen": "client",
+    "probe": "client",
+    "prompt": "client",
+    "read": "client",
+    "serve": "serve",
+}
+"""The module of each subcommand."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Loads a subcommand when it is asked for: a client does without the server."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the contract
+        return list(_HOMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the contract
+        if cmd_name not in _HOMES:
+            return None
+        module = import_module(f"mcp_trio.cli.{_HOMES[cmd_name]}")
+        found: click.Command = module.COMMANDS[cmd_name]
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mcp-trio", prog_name="mcp-trio")
 def main() -> None:
     """Publish operations as MCP tools, and talk to MCP servers."""
-
-
-main.add_command(serve)
-main.add_command(catalog)
-for _command in COMMANDS:
-    main.add_command(_command)

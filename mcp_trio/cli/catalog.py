@@ -118,3 +118,7 @@ def _record(record: dict[str, str | None]) -> str:
     serving = record["serving"]
     kept = "not served" if serving is None else f"serving {_short(serving)}"
     return f"{record['operation_id']} ({record['fault']}, {kept}): {record['reason']}"
+
+
+COMMANDS = {"catalog": catalog}
+"""By name."""

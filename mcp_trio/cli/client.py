@@ -2,44 +2,62 @@
 
 What is asked for goes to standard output, as text for people or, with `--json`, as one JSON
 value; everything else goes to standard error. The exit status is 0, 1 if the server or the tool
-says no, 2 for a wrong command line, and 130 after Ctrl-C.
+says no, 2 for a wrong command line, 130 after Ctrl-C, and 141 when nobody reads the output.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import math
+import re
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
 import attrs
 import click
 import trio
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-from rich.table import Table
 
+from mcp_trio.cli.interrupts import INTERRUPTED
 from mcp_trio.cli.login import HINT, Login, login_options
+from mcp_trio.cli.showing import (
+    BROKEN_PIPE,
+    Bar,
+    NoteHandler,
+    UnreadError,
+    as_json,
+    note,
+    put,
+    rows,
+)
 from mcp_trio.client.client import MCPClient
 from mcp_trio.client.listings import walk
 from mcp_trio.client.options import ClientOptions
-from mcp_trio.errors import ConfigurationError, ErrorCode, MCPError, sole_cause
+from mcp_trio.errors import ConfigurationError, ErrorCode, MCPError, ProtocolError, sole_cause
 from mcp_trio.wire import REVISIONS, JSONObject, Tool
 from mcp_trio.wire.converter import to_wire
 
-Work: TypeAlias = Callable[[MCPClient], Awaitable[int]]
-"""What a command does once it is connected; the exit status."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it."""
-STOP_TIMEOUT = 5.0
-"""Seconds to tell the server and to close, after Ctrl-C."""
 
-_notes = Console(stderr=True, highlight=False)
+@attrs.frozen(kw_only=True)
+class Found:
+    """What a command prints in the end."""
+
+    value: object
+    """For scripts."""
+    text: str
+    """For people."""
+    status: int = 0
+
+
+Work: TypeAlias = Callable[[MCPClient], Awaitable[Found | None]]
+"""What a command does once it is connected. None: it has printed all already."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,16 +71,30 @@ class Settings:
     login: Login
 
     def client(self) -> MCPClient:
-        """A client of the target, not connected yet."""
+        """A client of the target, not connected yet.
+
+        Raises:
+            click.UsageError: it cannot be a target.
+        """
         options = ClientOptions(timeout=self.timeout, auth=self.login.authorization())
         if self.revision is not None:
             options = attrs.evolve(options, revisions=(self.revision,))
-        where: Any = self.target if "://" in self.target else shlex.split(self.target)
-        return MCPClient(where, options=options)
+        # A URL further on is an argument of a command.
+        try:
+            where: Any = self.target if _URL.match(self.target) else shlex.split(self.target)
+            return MCPClient(where, options=options)
+        except (ConfigurationError, ValueError) as error:
+            raise click.UsageError(str(error)) from error
 
     def tell(self, value: object, text: str) -> None:
-        """Print the result in the form that was asked for."""
-        click.echo(json.dumps(value, ensure_ascii=False) if self.as_json else text)
+        """Print a result in the form that was asked for."""
+        put(as_json(value) if self.as_json else text)
+
+
+def _number(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number of seconds")
+    return value
 
 
 def _with_target(function: Callable[..., None]) -> Callable[..., None]:
@@ -86,7 +118,12 @@ def _with_target(function: Callable[..., None]) -> Callable[..., None]:
         login_options,
         click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts."),
         click.option(
-            "--timeout", type=float, default=60.0, show_default=True, help="Seconds for a call."
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            callback=_number,
+            default=60.0,
+            show_default=True,
+            help="Seconds for a call.",
         ),
         click.option(
             "--revision",
@@ -100,45 +137,71 @@ def _with_target(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _run(settings: Settings, work: Work) -> None:
-    """Connect, do the work, and exit with its status. Ctrl-C ends the call and says so."""
+    """Connect, do the work, print, and exit with the status. Ctrl-C ends the call and says so."""
+    logging.basicConfig(handlers=[NoteHandler()], level=logging.WARNING)
     try:
-        client = settings.client()
-    except (ConfigurationError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
-    try:
-        status = trio.run(_interruptible, client, work)
-    except BaseException as error:
-        cause = sole_cause(error)
-        if not isinstance(cause, MCPError | OSError):
-            raise
-        _notes.print(f"[red]{_said(cause)}[/red]", soft_wrap=True)
-        if getattr(cause, "code", None) is ErrorCode.UNAUTHORIZED and not settings.login.chosen:
-            _notes.print(HINT, markup=False)
-        status = 1
-    sys.exit(status)
+        found = trio.run(_interruptible, settings.client(), work)
+        if isinstance(found, Found):
+            # Not before: a reader that is slow must not keep a connection.
+            settings.tell(found.value, found.text)
+            found = found.status
+    except BaseException as error:  # noqa: BLE001 - what is not ours is raised again
+        found = _failed(settings, error)
+    sys.exit(found)
 
 
-def _said(error: MCPError | OSError) -> str:
-    if isinstance(error, MCPError):
-        return f"{error.message} ({error.code}, {error.rpc_code})".replace("[", "\\[")
-    return str(error).replace("[", "\\[")
+def _failed(settings: Settings, error: BaseException) -> int:
+    """Say what went wrong; the exit status."""
+    match sole_cause(error):
+        case UnreadError():
+            return BROKEN_PIPE
+        case MCPError() as cause:
+            note(f"{cause.message} ({cause.code}, {cause.rpc_code})", style="red")
+            if cause.code is ErrorCode.UNAUTHORIZED and not settings.login.chosen:
+                note(HINT)
+        case (OSError() | ConfigurationError()) as cause:
+            note(str(cause), style="red")
+        case _:
+            raise error
+    return 1
 
 
-async def _interruptible(client: MCPClient, work: Work) -> int:
-    status = INTERRUPTED
+async def _interruptible(client: MCPClient, work: Work) -> Found | int:
+    """Do the work until a signal comes; everything is closed by then, and the server told."""
+    found = None
+    connected = False
+    scope = trio.CancelScope()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
 
             async def obey() -> None:
+                # Also those that come while all is being closed, which takes a bounded time.
                 async for _ in signals:
-                    _notes.print("cancelled: the server has been told")
-                    nursery.cancel_scope.cancel()
+                    scope.cancel()
 
             nursery.start_soon(obey)
-            async with client:
-                status = await work(client)
+            with scope:
+                async with client:
+                    connected = True
+                    found = await work(client)
             nursery.cancel_scope.cancel()
-    return status
+    if scope.cancelled_caught:
+        note("cancelled: the server has been told" if connected else "cancelled while connecting")
+        return INTERRUPTED
+    return 0 if found is None else found
+
+
+def _objects(answer: JSONObject, key: str) -> list[JSONObject]:
+    """What an answer lists under a key.
+
+    Raises:
+        ProtocolError: it is no list of objects.
+    """
+    entries = answer.get(key)
+    items = cast("list[object]", entries) if isinstance(entries, list) else [None]
+    if not all(isinstance(item, dict) for item in items):
+        raise ProtocolError(f"the server answers with {key} that are no list of objects")
+    return cast("list[JSONObject]", items)
 
 
 # -- probe ---------------------------------------------------------------------------
@@ -153,7 +216,7 @@ def probe(settings: Settings) -> None:
     """
     began = time.perf_counter()
 
-    async def work(client: MCPClient) -> int:
+    async def work(client: MCPClient) -> Found:
         connected = time.perf_counter()
         await client.ping()
         answered = time.perf_counter()
@@ -168,24 +231,17 @@ def probe(settings: Settings) -> None:
             "connect_ms": round(1000 * (connected - began), 1),
             "ping_ms": round(1000 * (answered - connected), 1),
         }
-        table = Table.grid(padding=(0, 2))
-        table.add_row("server", "?" if info is None else f"{info.name} {info.version}")
-        table.add_row("revision", f"{found['revision']} ({found['era']})")
-        table.add_row("offers", ", ".join(sorted(offered)) or "nothing")
-        table.add_row("instructions", client.instructions or "none")
-        table.add_row("connected in", f"{found['connect_ms']} ms")
-        table.add_row("answers in", f"{found['ping_ms']} ms")
-        settings.tell(found, _text(table))
-        return 0
+        table = (
+            ("server", "?" if info is None else f"{info.name} {info.version}"),
+            ("revision", f"{found['revision']} ({found['era']})"),
+            ("offers", ", ".join(sorted(offered)) or "nothing"),
+            ("instructions", client.instructions or "none"),
+            ("connected in", f"{found['connect_ms']} ms"),
+            ("answers in", f"{found['ping_ms']} ms"),
+        )
+        return Found(value=found, text=rows(table))
 
     _run(settings, work)
-
-
-def _text(thing: object) -> str:
-    console = Console(width=100, highlight=False)
-    with console.capture() as captured:
-        console.print(thing)
-    return captured.get().rstrip("\n")
 
 
 # -- list ----------------------------------------------------------------------------
@@ -205,26 +261,23 @@ _LISTS = {
 def list_(settings: Settings, what: str) -> None:
     """List what a server offers, all pages of it: tools, prompts, resources or templates."""
 
-    async def work(client: MCPClient) -> int:
+    async def work(client: MCPClient) -> Found:
         method, key, name = _LISTS[what]
 
         async def fetch(cursor: str | None) -> tuple[list[JSONObject], str | None]:
             # As they came: JSON for scripts keeps what this client does not know.
             page = await client.call(method, None if cursor is None else {"cursor": cursor})
-            return (
-                cast("list[JSONObject]", page.get(key) or []),
-                cast("str | None", page.get("nextCursor")),
-            )
+            return _objects(page, key), cast("str | None", page.get("nextCursor"))
 
         entries = [entry async for entry in walk(fetch)]
-        table = Table.grid(padding=(0, 2))
-        for entry in entries:
-            about = str(entry.get("description") or entry.get("title") or "")
-            table.add_row(str(entry.get(name)), about.partition("\n")[0])
-        settings.tell(entries, _text(table))
-        return 0
+        return Found(value=entries, text=rows(_row(entry, name) for entry in entries))
 
     _run(settings, work)
+
+
+def _row(entry: JSONObject, name: str) -> tuple[str, str]:
+    about = str(entry.get("description") or entry.get("title") or "")
+    return str(entry.get(name)), about.strip().partition("\n")[0]
 
 
 # -- call ----------------------------------------------------------------------------
@@ -243,14 +296,15 @@ def call(settings: Settings, tool: str, pairs: tuple[str, ...], given: str | Non
     arguments = _object(given)
     texts = _pairs(pairs)
 
-    async def work(client: MCPClient) -> int:
+    async def work(client: MCPClient) -> Found:
         listed = [each async for each in client.tools() if each.name == tool]
         arguments.update(_typed(texts, listed))
-        with _Bar(tool) as bar:
+        with Bar(tool) as bar:
             result = await client.call_tool(tool, arguments, on_progress=bar.report)
         told = to_wire(result, client.revision)
-        settings.tell(told, _content(cast("list[JSONObject]", told.get("content") or [])))
-        return 1 if result.is_error else 0
+        blocks = cast("list[JSONObject]", told.get("content") or [])
+        text = "\n".join(map(_block, blocks))
+        return Found(value=told, text=text, status=1 if result.is_error else 0)
 
     _run(settings, work)
 
@@ -259,8 +313,8 @@ def _object(text: str | None) -> JSONObject:
     if text is None:
         return {}
     try:
-        value = json.loads(text)
-    except ValueError as error:
+        value = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--args is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise click.UsageError("--args must be a JSON object")
@@ -280,47 +334,51 @@ def _pairs(given: Iterable[str]) -> dict[str, str]:
 def _typed(texts: dict[str, str], listed: list[Tool]) -> JSONObject:
     """The arguments in the types that the tool's schema asks for."""
     schema = listed[0].input_schema if listed else {}
-    properties = cast("dict[str, JSONObject]", schema.get("properties") or {})
-    return {name: _value(text, properties.get(name)) for name, text in texts.items()}
+    properties = schema.get("properties")
+    known = cast("JSONObject", properties) if isinstance(properties, dict) else {}
+    return {name: _value(text, _kinds(known.get(name))) for name, text in texts.items()}
 
 
-def _value(text: str, schema: JSONObject | None) -> object:
-    if schema is not None and schema.get("type") == "string":
-        return text
+def _kinds(schema: object) -> set[str]:
+    """The types that a schema says it takes; empty if it says none that we understand."""
+    if not isinstance(schema, dict):
+        return set()
+    found = cast("JSONObject", schema)
+    named = found.get("type")
+    parts = cast("list[object]", named) if isinstance(named, list) else [named]
+    kinds = {part for part in parts if isinstance(part, str)}
+    for key in ("anyOf", "oneOf"):
+        choices = found.get(key)
+        for choice in cast("list[object]", choices) if isinstance(choices, list) else []:
+            kinds |= _kinds(choice)
+    return kinds
+
+
+def _value(text: str, kinds: set[str]) -> object:
+    """What is meant by a text: where one is wanted, JSON is only what else is wanted, too."""
     try:
-        return json.loads(text)
-    except ValueError:
+        value = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
         return text
+    if "string" in kinds and not kinds & _KINDS[type(value)]:
+        return text
+    return value
 
 
-class _Bar:
-    """A progress bar on a terminal, lines elsewhere; nothing for a call that reports nothing."""
+_KINDS: dict[type, set[str]] = {
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    list: {"array"},
+    dict: {"object"},
+    type(None): {"null"},
+    str: set(),
+}
+"""The types of JSON schemas by what JSON is read as. A quoted text is a text with quotes."""
 
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._bar: Progress | None = None
-        self._task: Any = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def report(self, value: float, total: float | None, message: str | None) -> None:
-        """Show one report."""
-        text = message or self._title
-        if not _notes.is_terminal:
-            share = f"{value:g}" if total is None else f"{value:g}/{total:g}"
-            _notes.print(f"{share} {text}", markup=False, soft_wrap=True)
-            return
-        if self._bar is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-            self._bar = Progress(*columns, console=_notes, transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task(text, total=total)
-        self._bar.update(self._task, completed=value, total=total, description=text)
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _size(base64_text: str) -> int:
@@ -328,11 +386,7 @@ def _size(base64_text: str) -> int:
     return len(base64_text.rstrip("=")) * 3 // 4
 
 
-def _content(blocks: list[JSONObject]) -> str:
-    return "\n".join(_block(block) for block in blocks)
-
-
-def _block(block: JSONObject) -> str:
+def _block(block: object) -> str:
     match block:
         case {"type": "text", "text": str(text)}:
             return text
@@ -340,10 +394,12 @@ def _block(block: JSONObject) -> str:
             return text
         case {"type": "resource_link", "uri": str(uri), "name": str(name)}:
             return f"{name}: {uri}"
-        case {"mimeType": str(mime_type), "data": str(data)}:
-            return f"[{block.get('type')}, {mime_type}, {_size(data)} bytes]"
+        case {"type": str(kind), "mimeType": str(mime_type), "data": str(data)}:
+            return f"[{kind}, {mime_type}, {_size(data)} bytes]"
+        case {"type": str(kind)}:
+            return f"[{kind}]"
         case _:
-            return f"[{block.get('type')}]"
+            return "[?]"
 
 
 # -- read and prompt -----------------------------------------------------------------
@@ -355,17 +411,16 @@ def _block(block: JSONObject) -> str:
 def read(settings: Settings, uri: str) -> None:
     """Read a resource. Text is printed, bytes are described; --json has both."""
 
-    async def work(client: MCPClient) -> int:
+    async def work(client: MCPClient) -> Found:
         answer = await client.call("resources/read", {"uri": uri})
-        contents = cast("list[JSONObject]", answer.get("contents") or [])
+        contents = _objects(answer, "contents")
         lines = [
             str(each["text"])
             if "text" in each
             else f"[{each.get('mimeType')}, {_size(str(each.get('blob', '')))} bytes]"
             for each in contents
         ]
-        settings.tell(contents, "\n".join(lines))
-        return 0
+        return Found(value=contents, text="\n".join(lines))
 
     _run(settings, work)
 
@@ -378,15 +433,11 @@ def prompt(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
     """Fill in a prompt."""
     arguments = _pairs(pairs)
 
-    async def work(client: MCPClient) -> int:
+    async def work(client: MCPClient) -> Found:
         answer = await client.call("prompts/get", {"name": name, "arguments": arguments})
-        messages = cast("list[JSONObject]", answer.get("messages") or [])
-        lines = [
-            f"{each.get('role')}: {_block(cast('JSONObject', each.get('content') or {}))}"
-            for each in messages
-        ]
-        settings.tell(messages, "\n".join(lines))
-        return 0
+        messages = _objects(answer, "messages")
+        lines = [f"{each.get('role')}: {_block(each.get('content'))}" for each in messages]
+        return Found(value=messages, text="\n".join(lines))
 
     _run(settings, work)
 
@@ -401,11 +452,11 @@ def prompt(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
 def listen(settings: Settings, resource: str | None, count: int | None) -> None:
     """Print changes as they come, a line each, until Ctrl-C: of all lists, or of one resource."""
 
-    async def work(client: MCPClient) -> int:
+    async def work(client: MCPClient) -> None:
         lists = resource is None
         chosen = partial(client.listen, tools=lists, prompts=lists, resources=lists)
         async with chosen(resource=resource) as changes:
-            _notes.print("listening", markup=False)
+            note("listening")
             told = 0
             async for change in changes:
                 method, _, uri = change.partition(" ")
@@ -414,9 +465,9 @@ def listen(settings: Settings, resource: str | None, count: int | None) -> None:
                 told += 1
                 if told == count:
                     break
-        return 0
 
     _run(settings, work)
 
 
-COMMANDS = (probe, list_, call, read, prompt, listen)
+COMMANDS = {str(each.name): each for each in (probe, list_, call, read, prompt, listen)}
+"""By name."""

@@ -19,6 +19,7 @@ import trio
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
+from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.admin import AdminApp, Document
@@ -65,6 +66,8 @@ def serve(
     if demo == (config is not None):
         raise click.UsageError("give either a CONFIG file or --demo")
     configure_logging(level=log_level)
+    # There is something to close from now on.
+    raise_again()
     try:
         if config is None:
             trio.run(_serve_demo, _overridden(DEMO_SETTINGS, host, port, admin_port))
@@ -219,3 +222,7 @@ def curl_line(url: str) -> str:
     }
     fields = " ".join(f"-H '{name}: {value}'" for name, value in headers.items())
     return f"curl -s {url} {fields} -d '{json.dumps(body, separators=(',', ':'))}'"
+
+
+COMMANDS = {"serve": serve}
+"""By name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
@@ -243,8 +243,9 @@ class ClientGroup:
             NotFoundError: no server of this group has such names.
             TransportError: the server is not connected; what it failed of is the cause.
         """
-        client, own = self._route(name)
-        return await client.call_tool(own, arguments, timeout=timeout, on_progress=on_progress)
+        server, client, own = self._route(name)
+        with self._asking(server):
+            return await client.call_tool(own, arguments, timeout=timeout, on_progress=on_progress)
 
     async def get_prompt(
         self,
@@ -254,16 +255,28 @@ class ClientGroup:
         timeout: float | TimeLimit | None = None,  # noqa: ASYNC109 - the server has to be told
     ) -> GetPromptResult:
         """Fill in a prompt by its long name; see `MCPClient.get_prompt` and `call_tool`."""
-        client, own = self._route(name)
-        return await client.get_prompt(own, arguments, timeout=timeout)
+        server, client, own = self._route(name)
+        with self._asking(server):
+            return await client.get_prompt(own, arguments, timeout=timeout)
 
-    def _route(self, long: str) -> tuple[MCPClient, str]:
-        """The client that a name belongs to, and the name as its server knows it."""
+    @contextlib.contextmanager
+    def _asking(self, name: str) -> Generator[None]:
+        """Take down whether a server could be asked; its answer may be an error all the same."""
+        try:
+            yield
+        except TransportError as error:
+            self._failed(name, error)
+            raise
+        else:
+            self._failures.pop(name, None)
+
+    def _route(self, long: str) -> tuple[str, MCPClient, str]:
+        """The server that a name belongs to, its client, and the name as it knows it."""
         for name, prefix in self._prefixes.items():
             if long.startswith(prefix):
                 client = self._clients.get(name)
                 if client is None:
                     cause = self._failures.get(name)
                     raise TransportError(f"server {name} is not connected") from cause
-                return client, long.removeprefix(prefix)
+                return name, client, long.removeprefix(prefix)
         raise NotFoundError(f"no server of this group has names like {long[:64]!r}")

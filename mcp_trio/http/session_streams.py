@@ -17,7 +17,7 @@ import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.peer import key
-from mcp_trio.errors import ProtocolError
+from mcp_trio.errors import ProtocolError, TransportClosedError
 from mcp_trio.http.replay import ReplayBuffer, StoredEvent
 from mcp_trio.http.responses import status_of
 from mcp_trio.jsonrpc import codec
@@ -222,8 +222,12 @@ class SessionStreams:
         """Put a message on its stream; waits only for a connection that is there but slow.
 
         Raises:
+            TransportClosedError: the session is over.
             ProtocolError: a request to a client that cannot hear it here.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self.closed:
+            raise TransportClosedError("the session is over")
         related = envelope.related
         stream = self._by_id.get(key(related)) if related is not None else None
         if isinstance(envelope.message, Request) and (stream is None or stream.plain):
@@ -238,6 +242,8 @@ class SessionStreams:
         answers = _answered(envelope.message)
         if not answers:
             await stream.room()
+            if self.closed:
+                raise TransportClosedError("the session is over")
         self.replay.store(stream.put(data, status_of(envelope.message) if answers else None))
         if stream is not self.standalone:
             for id_ in answers:

@@ -79,6 +79,8 @@ class ASGIWebSocket:
         self._outbox = Outbox()
         self._ended = False
         self._gone = False
+        self._hearing: trio.CancelScope | None = None
+        """Around whoever waits for the client, which does not end by itself when we close."""
         self._farewell = (GOING_AWAY, "the session has ended")
 
     async def accept(self, subprotocols: list[str]) -> bool:
@@ -106,7 +108,11 @@ class ASGIWebSocket:
         if self._ended:
             await trio.lowlevel.checkpoint()
             raise trio.EndOfChannel
-        message = await self._receive()
+        message = None
+        with trio.CancelScope() as self._hearing:
+            message = await self._receive()
+        if message is None:
+            raise self._end()
         if message["type"] != "websocket.receive":
             self._gone = True
             raise self._end()
@@ -134,8 +140,15 @@ class ASGIWebSocket:
             return
         if self._gone:
             self._outbox.fail(trio.BrokenResourceError("the client has left"))
-        if not await self._outbox.flush(self._write):
-            return
+        try:
+            if await self._outbox.flush(self._write):
+                await self._say_goodbye()
+        finally:
+            self._ended = True
+            if self._hearing is not None:
+                self._hearing.cancel()
+
+    async def _say_goodbye(self) -> None:
         code, reason = self._farewell
         with (
             trio.move_on_after(FLUSH_TIMEOUT),

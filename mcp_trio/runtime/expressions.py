@@ -1,14 +1,15 @@
 """JMESPath as mappings use it: compiled once, bounded, and silent about values.
 
 Errors say what kind of thing went wrong and never repeat data, because arguments and
-upstream bodies may hold what must not be logged. Trees of expressions are `mapping`'s.
+upstream bodies may hold what must not be logged. Trees of expressions are `mapping`'s, the
+other language is `jsonata`'s.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import attrs
 import jmespath
@@ -72,9 +73,26 @@ def measure(value: object, most: int, depth: int = 200) -> int | None:
     return nodes
 
 
+class Expression(Protocol):
+    """A compiled expression. Immutable; evaluating it has no side effects."""
+
+    @property
+    def names(self) -> frozenset[tuple[str, str | None]]:
+        """What it reads of its context: the name, and the key below it where that is plain."""
+        ...
+
+    def evaluate(self, context: Mapping[str, object]) -> object:
+        """Evaluate; null where there is nothing.
+
+        Raises:
+            ExpressionError: it failed on this data, or a bound was hit.
+        """
+        ...
+
+
 @attrs.frozen(kw_only=True, eq=False)
-class Expression:
-    """A compiled JMESPath expression. Immutable; evaluating it has no side effects."""
+class JMESPath:
+    """A compiled JMESPath expression. Implements `Expression`."""
 
     source: str
     names: frozenset[tuple[str, str | None]]
@@ -108,7 +126,7 @@ class Expression:
 
 
 @functools.lru_cache(maxsize=4_096)
-def compile_expression(source: str) -> Expression:
+def compile_expression(source: str) -> JMESPath:
     """Compile. Operations say the same things over and over, so the latest are kept.
 
     Raises:
@@ -125,7 +143,7 @@ def compile_expression(source: str) -> Expression:
         raise ExpressionError("expression is nested too deep") from error
     names: set[tuple[str, str | None]] = set()
     _walk(parsed.parsed, names, at_root=True, depth=0)
-    return Expression(source=source, names=frozenset(names), parsed=parsed)
+    return JMESPath(source=source, names=frozenset(names), parsed=parsed)
 
 
 _REST_IS_RELATIVE = {

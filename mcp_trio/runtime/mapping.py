@@ -3,7 +3,8 @@
     "text"                     the text itself
     "=args.email"              an expression
     "==text"                   the text "=text"
-    {"expr": "args.n", ...}    an expression with lang, default, required or as
+    {"expr": "args.n", ...}    an expression with lang, default, required or as; lang is
+                               jmespath, or jsonata where that extra is installed
     null, or a value of null   the key is left out of its object
 
 Structure comes from the tree and never from text, so a value cannot break out of its
@@ -147,8 +148,6 @@ class _Builder:
         unknown = sorted(leaf.keys() - {"expr", "lang", "default", "required", "as"})
         if unknown:
             raise MappingError(f"unknown key {unknown[0][:80]!r} beside 'expr'", path=path)
-        if leaf.get("lang", "jmespath") != "jmespath":
-            raise MappingError("the only language in this version is jmespath", path=path)
         required = leaf.get("required", False)
         if not isinstance(required, bool):
             raise MappingError("'required' must be true or false", path=path)
@@ -159,7 +158,7 @@ class _Builder:
         if form is not None and convert is None:
             raise MappingError(f"'as' must be one of {', '.join(_FORMS)}", path=path)
         try:
-            expression = compile_expression(source)
+            expression = self._expression(source, leaf.get("lang", "jmespath"))
         except ExpressionError as error:
             raise MappingError(str(error), path=path) from error
         strangers = sorted({name for name, _ in expression.names} - self.known)
@@ -171,6 +170,21 @@ class _Builder:
         self.names |= expression.names
         self.expressions += 1
         return _expression_node(expression, path, leaf.get("default"), convert, required=required)
+
+    def _expression(self, source: str, language: object) -> Expression:
+        match language:
+            case "jmespath":
+                return compile_expression(source)
+            case "jsonata":
+                try:
+                    from mcp_trio.runtime.jsonata import compile_jsonata  # noqa: PLC0415 - an extra
+                except ImportError as error:
+                    raise ExpressionError(
+                        "jsonata needs the extra: pip install 'mcp-trio[jsonata]'"
+                    ) from error
+                return compile_jsonata(source, self.known)
+            case _:
+                raise ExpressionError("'lang' must be jmespath or jsonata")
 
 
 def _literal(value: object) -> Node:

@@ -12,6 +12,7 @@ import msgspec
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.json_schema import SchemaError, Validator, Violation
 from mcp_trio.runtime.adapters.base import Answer
+from mcp_trio.runtime.contents import Blocks, compile_content, compile_template
 from mcp_trio.runtime.mapping import Mapper, MappingError, check_context, compile_mapping
 from mcp_trio.runtime.policies import RETRYABLE_STATUSES, Settings
 from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, clean
@@ -33,6 +34,8 @@ class Output:
     text: Mapper | None
     """None: JSON, or nothing if `silent`."""
     silent: bool
+    blocks: Blocks
+    """Content beside the text."""
     errors: Mapping[str, Mapper]
     validator: Validator | None
     validation: str
@@ -46,6 +49,7 @@ class Output:
     def reads(self) -> frozenset[tuple[str, str | None]]:
         """What the mappings read of the context."""
         mappers = [self.success_when, self.result, self.text, *self.errors.values()]
+        mappers += [mapper for block in self.blocks for mapper in block.mappers.values()]
         return frozenset[tuple[str, str | None]]().union(
             *(mapper.names for mapper in mappers if mapper is not None)
         )
@@ -80,6 +84,8 @@ class Output:
         if violations:
             warning["violations"] = [v.as_json() for v in violations]
         content = self._content(answer, result, context)
+        made = [block.make(context) for block in self.blocks]
+        content += [block for block in made if block is not None]
         if cut:
             warning["truncated"] = [{"pointer": pointer, "of": of} for pointer, of in cut]
             content.append(TextContent(text=_said_of(cut, self.items)))
@@ -255,17 +261,11 @@ def compile_output(operation: Operation, settings: Settings, names: Sequence[str
         names: what the mapping may read.
 
     Raises:
-        OperationError, MappingError: it cannot work, or asks for what does not exist yet.
+        OperationError, MappingError: it cannot work.
     """
     mapping = operation.output_mapping
-    if mapping.get("content"):
-        raise OperationError("output_mapping.content is not supported by this version")
     said = mapping.get("text", "json")
-    if isinstance(said, str) and not said.startswith("=") and "{" in said:
-        raise OperationError(
-            "templates are not supported by this version; use an expression",
-            place="output_mapping.text",
-        )
+    blocks = cast("list[JSONObject]", mapping.get("content") or [])
     try:
         validator = Validator(operation.output_schema) if operation.output_schema else None
     except SchemaError as error:
@@ -281,7 +281,8 @@ def compile_output(operation: Operation, settings: Settings, names: Sequence[str
     return Output(
         success_when=mapper("success_when"),
         result=mapper("result"),
-        text=None if said in ("json", "none") else mapper("text"),
+        text=_text_of(said, names),
+        blocks=compile_content(blocks, "output_mapping.content", names),
         silent=said == "none",
         errors={
             part: compile_mapping(tree, f"output_mapping.error.{part}", names)
@@ -292,6 +293,15 @@ def compile_output(operation: Operation, settings: Settings, names: Sequence[str
         items=settings.items,
         truncates=settings.truncates,
     )
+
+
+def _text_of(said: object, names: Sequence[str]) -> Mapper | None:
+    path = "output_mapping.text"
+    if said in ("json", "none"):
+        return None
+    if isinstance(said, str) and not said.startswith("="):
+        return compile_template(said, path, names)
+    return compile_mapping(said, path, names)
 
 
 def _check_room(operation: Operation) -> None:

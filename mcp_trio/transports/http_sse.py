@@ -11,11 +11,12 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import MCPError, TransportClosedError, TransportError
+from mcp_trio.errors import MCPError, TransportError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.sse import EventTooLargeError, ServerEvent, SSEDecoder
 from mcp_trio.jsonrpc import codec
 from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT, Endpoint, moved, reading, told
+from mcp_trio.transports.posts import Posts
 from mcp_trio.wire.basic import RequestId
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -54,6 +55,7 @@ class HTTPSSETransport:
         self._endpoint: Endpoint | None = None
         self._failure = "the server has closed the stream"
         self._closing = trio.Event()
+        self._posts = Posts()
 
     async def pump(self) -> None:
         """Read the stream until it ends or the transport is closed."""
@@ -88,6 +90,8 @@ class HTTPSSETransport:
                     async for chunk in chunks:
                         for event in decoder.receive(chunk):
                             await self._take(event)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            pass  # closed by us while a message came in
         except MCPError as error:
             self._fail(error.message)
         except EventTooLargeError as error:
@@ -114,12 +118,11 @@ class HTTPSSETransport:
         """
         body = codec.encode(envelope.message)
         await self._opened.wait()
-        if self._closing.is_set():
-            raise TransportClosedError("the transport is closed")
-        if self._endpoint is None:
-            raise TransportError(self._failure)
         headers = {**(envelope.headers or {}), "content-type": JSON}
-        status = await self._endpoint.tell(headers, body, within=self._notice_timeout)
+        with self._posts.one():
+            if self._endpoint is None:
+                raise TransportError(self._failure)
+            status = await self._endpoint.tell(headers, body, within=self._notice_timeout)
         if not 200 <= status < 300:
             raise TransportError(f"the server answered {status} to a message")
 
@@ -143,6 +146,7 @@ class HTTPSSETransport:
     async def aclose(self) -> None:
         """Close the stream, and with it the session."""
         self._closing.set()
+        self._posts.close()
         self._opened.set()
         self._arrived.close()
         self._incoming.close()

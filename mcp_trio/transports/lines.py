@@ -125,8 +125,11 @@ class LineTransport:
         try:
             await self._outbox.flush(self._write)
         finally:
-            await self._outgoing.aclose()
-            await self._incoming.aclose()
+            # One that is cancelled has closed its stream all the same, and must not keep the other.
+            try:
+                await self._outgoing.aclose()
+            finally:
+                await self._incoming.aclose()
 
 
 def _read_edges(line: Oversized) -> Malformed | None:
@@ -190,6 +193,8 @@ class ProgramLine(LineTransport):
                 if not _is_noise(envelope.message):
                     return envelope
         except trio.EndOfChannel as end:
+            if self._outbox.closed:
+                raise  # our own doing, about which the program has nothing to say
             raise trio.EndOfChannel(str(end) or await self._fate()) from end
 
     def _read(self, line: bytes | Oversized) -> Message | None:

@@ -82,5 +82,6 @@ class MemoryTransport:
 
     async def aclose(self) -> None:
         """Close this end; the other end still reads what was sent."""
-        await self._outgoing.aclose()
-        await self._incoming.aclose()
+        self._outgoing.close()
+        self._incoming.close()
+        await trio.lowlevel.checkpoint()

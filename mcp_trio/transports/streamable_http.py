@@ -25,7 +25,6 @@ from mcp_trio.errors import (
     METHOD_NOT_FOUND,
     MCPError,
     SessionExpiredError,
-    TransportClosedError,
     TransportError,
     UnauthorizedError,
 )
@@ -35,6 +34,7 @@ from mcp_trio.framing.sse import EventTooLargeError, SSEDecoder
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Malformed, Message, Request, Result, Single
 from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT, Endpoint, reading, told
+from mcp_trio.transports.posts import Posts
 from mcp_trio.wire.basic import RequestId
 
 logger = logging.getLogger("mcp_trio.transports")
@@ -80,6 +80,7 @@ class StreamableHTTPTransport:
         self._nursery: trio.Nursery | None = None
         self._pumping = trio.Event()
         self._closing = trio.Event()
+        self._posts = Posts()
         self._calls: dict[RequestId, _Call] = {}
         self._quiet = trio.Event()
         """Set when the session is forgotten and no request of it is left."""
@@ -100,8 +101,11 @@ class StreamableHTTPTransport:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._pumping.set()
-            await self._closing.wait()
-            nursery.cancel_scope.cancel()
+            try:
+                await self._closing.wait()
+            finally:
+                self._nursery = None  # which takes no more tasks soon
+                nursery.cancel_scope.cancel()
 
     # -- sending -------------------------------------------------------------------
 
@@ -113,25 +117,28 @@ class StreamableHTTPTransport:
             SessionExpiredError: the server has forgotten the session.
             TransportError: the server cannot be reached, or does not take a notification.
         """
-        await self._pumping.wait()
-        if self._closing.is_set() or self._nursery is None:
-            raise TransportClosedError("the transport is closed")
-        if self.expired:
-            raise SessionExpiredError(EXPIRED)
         body = codec.encode(envelope.message)
-        headers = self._headers(dict(envelope.headers or {}))
-        if isinstance(envelope.message, Request):
-            call = _Call(envelope.message.id, headers)
-            self._alone = call.alone
-            self._calls[call.id] = call
-            self._nursery.start_soon(self._run, call, body)
-            return
-        status = await self._endpoint.tell(headers, body, within=self._notice_timeout)
+        await self._pumping.wait()
+        with self._posts.one():
+            if self.expired:
+                raise SessionExpiredError(EXPIRED)
+            headers = self._headers(dict(envelope.headers or {}))
+            self._alone = METHOD in headers
+            if isinstance(envelope.message, Request):
+                self._start(_Call(envelope.message.id, headers), body)
+                return
+            status = await self._endpoint.tell(headers, body, within=self._notice_timeout)
         if status == 404 and SESSION_ID in headers:
             self._expire()
             raise SessionExpiredError(EXPIRED)
         if not 200 <= status < 300:
             raise TransportError(f"the server answered {status} to a notification")
+
+    def _start(self, call: _Call, body: bytes) -> None:
+        if self._nursery is None:
+            raise TransportError("the session that sent this is ending")
+        self._calls[call.id] = call
+        self._nursery.start_soon(self._run, call, body)
 
     def _headers(self, extra: dict[str, str]) -> dict[str, str]:
         if VERSION in extra:
@@ -374,6 +381,8 @@ class StreamableHTTPTransport:
         if self._closing.is_set():
             return
         self._closing.set()
+        self._pumping.set()
+        self._posts.close()
         if self._nursery is not None:
             # Before the channel closes: an answer that comes just now finds its task cancelled.
             self._nursery.cancel_scope.cancel()

@@ -1,6 +1,8 @@
 """The receiver of people who come back: who is let in, and when it is over."""
 
+import contextlib
 import sys
+import threading
 import webbrowser
 
 import pytest
@@ -38,7 +40,8 @@ async def test_somebody_comes_back_and_everybody_else_is_turned_away():
 
     async def browse(url):
         assert url == QUESTION
-        statuses.extend([await get(receiver.uri, **change) for change in changes])
+        for change in changes:
+            statuses.append(await get(receiver.uri, **change))  # noqa: PERF401 - it ends on the way
 
     async with LoopbackRedirect(open_page=browse).receiving() as receiver:
         assert receiver.uri.startswith("http://127.0.0.1:")
@@ -51,7 +54,17 @@ async def test_somebody_comes_back_and_everybody_else_is_turned_away():
 
 
 @pytest.mark.parametrize(
-    "noise", [b"", b"rubbish\r\n\r\n", b"GET / HTTP/1.1\r\nhost: x", b"\x16\x03"]
+    "noise",
+    [
+        b"",
+        b"rubbish\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x",
+        b"\x16\x03",
+        b"GET //[ HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET http://[x HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /callback?state=%ff%fe HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /callback?" + b"a=1&" * 9000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+    ],
 )
 async def test_noise_on_the_port_ends_nothing(noise):
     async def browse(url):
@@ -61,6 +74,62 @@ async def test_noise_on_the_port_ends_nothing(noise):
             await stream.send_all(noise)
         await stream.aclose()
         await get(receiver.uri, "/callback?state=st4te&code=good")
+
+    async with LoopbackRedirect(open_page=browse).receiving() as receiver:
+        with trio.fail_after(10):
+            assert (await receiver.visit(QUESTION)).endswith("code=good")
+
+
+async def test_a_browser_that_runs_until_it_is_closed_holds_up_nobody():
+    closed = trio.Event()
+
+    async def browse(url):
+        try:
+            await get(receiver.uri, "/callback?state=st4te&code=good")
+            await trio.sleep_forever()
+        finally:
+            closed.set()
+
+    async with LoopbackRedirect(open_page=browse).receiving() as receiver:
+        with trio.fail_after(10):
+            assert (await receiver.visit(QUESTION)).endswith("code=good")
+    assert closed.is_set()
+
+
+async def test_a_browser_in_the_foreground_can_be_left():
+    began, end = threading.Event(), threading.Event()
+
+    def browse(url):
+        began.set()
+        end.wait(30)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(webbrowser, "open", browse)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(open_browser, QUESTION)
+                await trio.to_thread.run_sync(began.wait, 10)
+                nursery.cancel_scope.cancel()
+    end.set()
+
+
+async def test_a_page_that_cannot_be_opened_is_a_plain_error():
+    async def browse(url):
+        await trio.lowlevel.checkpoint()
+        raise UnauthorizedError("no browser")
+
+    async with LoopbackRedirect(open_page=browse).receiving() as receiver:
+        with pytest.raises(UnauthorizedError, match="no browser"):
+            await receiver.visit(QUESTION)
+
+
+async def test_many_who_say_nothing_keep_nobody_out():
+    async def browse(url):
+        port = int(receiver.uri.rpartition(":")[2].partition("/")[0])
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(50):
+                await stack.enter_async_context(await trio.open_tcp_stream("127.0.0.1", port))
+            await get(receiver.uri, "/callback?state=st4te&code=good")
 
     async with LoopbackRedirect(open_page=browse).receiving() as receiver:
         with trio.fail_after(10):

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import traceback
 
 import httpx2
 import pytest
@@ -345,6 +346,52 @@ async def test_an_old_token_of_the_store_is_refreshed_once_the_server_has_said_w
     assert first.world.forms[-1]["grant_type"] == "refresh_token"
 
 
+async def test_many_clients_of_one_program_send_the_person_away_once():
+    site = Site()
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(site.client(site.auth).post, site.world.url)
+    assert len(site.world.visits) == 1
+    assert site.world.made == 1
+
+
+async def test_and_refresh_once():
+    site = Site()
+    clients = [site.client(site.auth) for _ in range(5)]
+    for http in clients:
+        await http.post(site.world.url)
+    site.now += 3600
+    site.world.tokens.clear()
+    answers = []
+
+    async def post(http):
+        answers.append((await http.post(site.world.url)).status_code)
+
+    async with trio.open_nursery() as nursery:
+        for http in clients:
+            nursery.start_soon(post, http)
+    assert answers == [200] * 5
+    assert site.world.made == 2
+    assert len(site.world.visits) == 1
+
+
+async def test_an_old_token_that_another_program_has_refreshed_is_not_refreshed_again():
+    store = MemoryStore()
+    first = Site(store=store)
+    second = Site(first.world, store=store)
+    await first.post()
+    await second.post()
+    for site in (first, second):
+        site.now += 3600
+    first.world.tokens.clear()
+    await second.post()
+    made, asked = first.world.made, len(first.world.forms)
+    # The first one only sees that its token is old; the refresh token it knows is used up.
+    assert (await first.post()).status_code == 200
+    assert (first.world.made, len(first.world.forms)) == (made, asked)
+    assert len(first.world.visits) == 1
+
+
 class FullDisk(MemoryStore):
     async def save_grant(self, url, grant):
         await trio.lowlevel.checkpoint()
@@ -468,6 +515,18 @@ async def test_a_token_of_the_programs_own_is_sent_and_renewed_once():
         with pytest.raises(UnauthorizedError, match="refuses the token"):
             await http.post(site.world.url)
         assert (await http.get("https://other.example")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "token", ["s3cret\n", "s3cret\r\nx: y", "s3crét", "", "s3cret\x00", "s\ud800"]
+)
+async def test_a_token_that_no_header_takes_is_refused_unseen(token):
+    site = Site()
+    async with site.client(BearerToken(token)) as http:
+        with pytest.raises(ConfigurationError) as caught:
+            await http.post(site.world.url)
+    assert "s3c" not in "".join(traceback.format_exception(caught.value))
+    assert not site.world.asked
 
 
 MISTAKES = [

@@ -1,5 +1,6 @@
 """The flow by hand, without a loop: from a refusal to a token, by every way there is."""
 
+import math
 import traceback
 
 import pytest
@@ -131,6 +132,7 @@ def test_the_right_issuer_is_taken_whether_announced_or_not(names_itself):
         lambda back: back.replace("/callback", "/elsewhere"),
         lambda back: back.replace("1234", "1235"),
         lambda back: back + "&code=other",
+        lambda back: back + "&iss=a&iss=b",
     ],
 )
 def test_an_answer_to_another_place_or_with_two_codes_is_refused(twist):
@@ -139,6 +141,12 @@ def test_an_answer_to_another_place_or_with_two_codes_is_refused(twist):
     world_with_twist = type("Twisted", (World,), {"consent": lambda self, url: twist(honest(url))})
     with pytest.raises(UnauthorizedError, match="another place"):
         obtain(world_with_twist())
+
+
+def test_an_answer_that_is_no_url_is_refused():
+    world = type("Twisted", (World,), {"consent": lambda self, url: "http://[x"})()
+    with pytest.raises(UnauthorizedError, match="no URL"):
+        obtain(world)
 
 
 def test_a_server_without_authorization_endpoint_is_no_place_for_a_person():
@@ -183,6 +191,17 @@ def test_then_it_registers_and_remembers_that_by_issuer():
         "application_type": "native",
     }
     assert kept["https://as.example"].client_id == "registered-1"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(0, None), (10**400, math.inf), (float("nan"), None), ("x", None)]
+)
+def test_an_end_of_a_secret_that_is_none_is_not_known(given, expected):
+    world = World()
+    world.registration = {"client_id": "c", "client_secret": "s", "client_secret_expires_at": given}
+    kept = {}
+    obtain(world, kept=kept)
+    assert kept[world.issuer].secret_expires_at == expected
 
 
 def test_a_server_that_registers_nobody_says_what_to_do():
@@ -364,6 +383,33 @@ def test_but_not_when_the_server_is_out_of_order():
     assert not world.visits
 
 
+@pytest.mark.parametrize("status", [408, 425, 429])
+def test_nor_when_it_only_wants_to_be_asked_later(status):
+    world = World()
+    world.pages["https://as.example/token"] = status
+    with pytest.raises(UnauthorizedError, match=str(status)):
+        obtain(world, kept={world.issuer: REGISTERED}, held=held())
+    assert not world.visits
+
+
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [
+        ({}, True),
+        ({"expires_at": NOW - 1}, False),
+        ({"issuer": "https://other.example"}, False),
+        ({"access_token": Secret("access-0")}, False),
+    ],
+)
+def test_a_refresh_token_that_another_program_has_used_leads_to_its_token(changes, taken):
+    world = World()
+    other = held(**{"access_token": Secret("access-9"), "expires_at": NOW + 9, **changes})
+    kept = {world.issuer: REGISTERED, f"grant {world.url}": other}
+    outcome = obtain(world, kept=kept, held=held(refresh_token=Secret("refresh-gone")))
+    assert (outcome.grant == other) is taken
+    assert len(world.visits) == (not taken)
+
+
 def test_a_client_that_is_forgotten_at_a_refresh_registers_anew():
     world = World(token_error="invalid_client")
     kept = {world.issuer: REGISTERED}
@@ -383,6 +429,8 @@ def test_a_client_that_is_forgotten_at_a_refresh_registers_anew():
         {"access_token": "", "token_type": "Bearer"},
         {"access_token": "a\r\nx: y", "token_type": "Bearer"},
         {"access_token": "é", "token_type": "Bearer"},
+        {"access_token": " ", "token_type": "Bearer"},
+        {"access_token": "a ", "token_type": "Bearer"},
         {"access_token": "a"},
         {"access_token": "a", "token_type": "mac"},
         {"access_token": "a", "token_type": "DPoP"},
@@ -396,7 +444,23 @@ def test_a_token_that_cannot_be_used_is_none(given):
 
 
 @pytest.mark.parametrize(
-    ("lifetime", "expected"), [(3600, 3570), (10, 9), ("3600", 3570), (None, None), ("x", None)]
+    ("lifetime", "expected"),
+    [
+        (3600, 3570),
+        (10, 9),
+        ("3600", 3570),
+        (None, None),
+        ("x", None),
+        # What is no length of time says nothing.
+        (0, None),
+        (-5, None),
+        (True, None),
+        ([], None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (10**400, None),
+        ("9" * 500, None),
+    ],
 )
 def test_a_token_counts_as_old_a_little_early(lifetime, expected):
     world = World()

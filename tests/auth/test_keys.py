@@ -77,6 +77,17 @@ def test_an_assertion_says_who_and_to_whom_and_is_short_lived(algorithm):
     assert claims == {"iss": "me", "sub": "me", "aud": "https://as/", "iat": 100, "exp": 400}
 
 
+LOCKED = (
+    KEYS["ES256"][0]
+    .private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"s3cret"),
+    )
+    .decode()
+)
+
+
 @pytest.mark.parametrize(
     ("text", "algorithm"),
     [
@@ -86,6 +97,9 @@ def test_an_assertion_says_who_and_to_whom_and_is_short_lived(algorithm):
         (pem(KEYS["ES256"][0]), "HS256"),
         (pem(KEYS["ES256"][0]), "none"),
         (pem(KEYS["ES384"][0]), "ES256"),
+        (LOCKED, "ES256"),
+        (pem(KEYS["ES256"][0]), ""),
+        (pem(KEYS["ES256"][0]), "EdDSA"),
     ],
 )
 def test_a_key_that_does_not_fit_is_refused_when_it_is_given(text, algorithm):

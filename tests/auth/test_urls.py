@@ -31,6 +31,9 @@ REFUSED = [
     "https://as.example/ with space",
     "https://as.example/\r\nx: y",
     "https:\\\\as.example\\",
+    "https://as.example/\x9b31m",
+    "https://as.example/\u202egpj",
+    "https://as.example/\u2028x",
     "",
 ]
 

@@ -23,6 +23,7 @@ from mcp_trio.auth.steps import (
     Flow,
     GetAssertion,
     LoadClient,
+    LoadGrant,
     OpenRedirect,
     SaveClient,
     Visit,
@@ -301,6 +302,8 @@ def by_hand(flow: Flow[Any], world: World, kept: dict[str, Any] | None = None) -
                     reply = world.consent(url)
                 case LoadClient(issuer):
                     reply = kept.get(issuer)
+                case LoadGrant(url):
+                    reply = kept.get(f"grant {url}")
                 case SaveClient(issuer, client):
                     kept[issuer] = client
                     reply = None

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,13 +12,13 @@ import trio
 from mcp_trio import Context, Image, MCPServer, ToolError
 from mcp_trio.cli.client import COMMANDS
 from mcp_trio.wire import REVISIONS
+from tests.cli.terminal import on_pipes
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def make_server():
     server = MCPServer("demo", version="1.5", instructions="Be brief")
-    began, ended = trio.Event(), trio.Event()
 
     @server.tool
     async def add(a: int, b: int = 1) -> int:
@@ -43,14 +41,6 @@ def make_server():
     async def picture() -> Image:
         return Image(b"\x89PNG\r\n\x1a\n")
 
-    @server.tool
-    async def hold() -> None:
-        began.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            ended.set()
-
     @server.prompt
     def greet(name: str) -> str:
         """Greet somebody."""
@@ -64,7 +54,7 @@ def make_server():
     def binary(name: str) -> bytes:
         return b"\0\1\2"
 
-    return server, began, ended
+    return server
 
 
 async def mcp(*arguments, stdin=b""):
@@ -83,29 +73,11 @@ async def mcp(*arguments, stdin=b""):
 @contextlib.asynccontextmanager
 async def served():
     """Have the server at a URL."""
-    server, *_ = make_server()
+    server = make_server()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
         yield url
         nursery.cancel_scope.cancel()
-
-
-@contextlib.asynccontextmanager
-async def running(*arguments):
-    """Have the command running, with pipes for what it says."""
-    command = [sys.executable, "-m", "mcp_trio", *arguments]
-    process = await trio.lowlevel.open_process(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with trio.fail_after(30):
-        try:
-            async with process.stdout, process.stderr:
-                yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-                with trio.CancelScope(shield=True):
-                    await process.wait()
 
 
 async def lines(*arguments):
@@ -200,25 +172,11 @@ async def test_a_tool_that_fails_says_so_on_standard_output():
         assert (done.returncode, done.stdout.decode()) == (1, "it never works\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_an_interrupt_cancels_the_call_on_the_server_and_says_so(number):
-    server, began, ended = make_server()
-    async with trio.open_nursery() as nursery:
-        (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
-        async with running("call", url, "hold") as process:
-            await began.wait()
-            process.send_signal(number)
-            await ended.wait()
-            assert await process.wait() == 130
-            assert b"cancelled" in await process.stderr.receive_some()
-        nursery.cancel_scope.cancel()
-
-
 async def test_changes_are_printed_as_they_come():
-    server, *_ = make_server()
+    server = make_server()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
-        async with running("listen", url, "--count", "1", "--json") as process:
+        async with on_pipes("listen", url, "--count", "1", "--json") as process:
             assert b"listening" in await process.stderr.receive_some()
             server.add_tool(lambda: "x", name="another")
             told = json.loads(await process.stdout.receive_some())
@@ -236,7 +194,7 @@ async def test_a_command_line_in_quotes_is_a_server():
 
 def test_the_page_of_the_command_line_names_every_command_and_option():
     page = (EXAMPLES.parent / "docs" / "command-line.md").read_text()
-    for command in COMMANDS:
+    for command in COMMANDS.values():
         assert f"`{command.name} TARGET" in page
         for option in command.params:
             if option.param_type_name == "option":

@@ -1,17 +1,19 @@
 """Several servers as one: names, failures, order, and leaving at any time."""
 
 import contextlib
+import sys
 
 import pytest
 import trio
 import trio.testing
 
-from mcp_trio import ClientGroup, MCPClient, MCPServer
+from mcp_trio import ClientGroup, ClientOptions, Command, MCPClient, MCPServer
 from mcp_trio.errors import (
     AlreadyConnectedError,
     ConfigurationError,
     MCPError,
     NotFoundError,
+    RequestTimeoutError,
     TransportError,
 )
 from mcp_trio.testing import FaultyTransport, MemoryTransport, ScriptedPeer
@@ -30,6 +32,23 @@ def make_server(name, *tools):
     return server
 
 
+FRAGILE = """
+import os, mcp_trio
+
+server = mcp_trio.MCPServer("fragile")
+
+@server.tool
+async def crash() -> None:
+    os._exit(3)
+
+@server.tool
+async def name() -> str:
+    return "fragile"
+
+server.run()
+"""
+
+
 class Unreachable(MemoryTransport):
     """A line that is closed already."""
 
@@ -37,7 +56,7 @@ class Unreachable(MemoryTransport):
     def make(cls):
         ours, _ = MemoryTransport.pair()
         faulty = FaultyTransport(ours)
-        faulty.break_()
+        faulty.cut()
         return faulty
 
 
@@ -107,8 +126,9 @@ async def test_one_that_goes_away_takes_nobody_down():
         async with ClientGroup(servers) as group:
             assert sorted(group.clients) == ["gone", "good"]
             await theirs.aclose()
-            with pytest.raises(MCPError):
+            with pytest.raises(TransportError) as caught:
                 await group.call_tool("gone__one")
+            assert group.failures == {"gone": caught.value}
             assert [tool.name async for tool in group.tools()] == ["good__one"]
             assert list(group.failures) == ["gone"]
             assert await text_of(group, "good__one") == "g one"
@@ -170,6 +190,53 @@ async def test_a_client_of_ones_own_keeps_its_options():
     async with ClientGroup({"a": client}) as group:
         assert group.clients["a"] is client
         assert [tool.name async for tool in group.tools(cache=False)] == ["a__one"]
+
+
+async def test_a_server_that_can_be_asked_again_has_not_failed(tmp_path):
+    program = tmp_path / "server.py"
+    program.write_text(FRAGILE)
+    command = Command([sys.executable, program], stderr="drop", restarts=1)
+    async with ClientGroup({"a": command}) as group:
+        with pytest.raises(TransportError):
+            await group.call_tool("a__crash")
+        assert list(group.failures) == ["a"]
+        assert await text_of(group, "a__name") == "fragile"
+        assert group.failures == {}
+
+
+async def test_one_that_says_nothing_while_connecting_is_not_waited_for_for_ever(autojump_clock):
+    ours, theirs = MemoryTransport.pair()
+    mute = MCPClient(ours, options=ClientOptions(probe_timeout=3))
+    began = trio.current_time()
+    async with ClientGroup({"mute": mute, "good": make_server("g", "one")}) as group:
+        assert trio.current_time() - began == pytest.approx(6)
+        assert list(group.clients) == ["good"]
+        assert isinstance(group.failures["mute"], RequestTimeoutError)
+        assert await text_of(group, "good__one") == "g one"
+    await theirs.aclose()
+
+
+async def test_one_that_cannot_be_closed_does_not_keep_the_others(autojump_clock):
+    slow = Slow()
+    async with slow.line("a", 0) as a, slow.line("b", 0) as b:
+
+        class Stuck(FaultyTransport):
+            async def aclose(self):
+                await trio.sleep_forever()
+
+        began = trio.current_time()
+        async with ClientGroup({"a": a, "stuck": Stuck(b)}):
+            pass
+        assert slow.closed == ["a"]
+        assert trio.current_time() - began <= 10
+
+
+async def test_a_hundred_servers_are_one_group():
+    servers = {f"s{number}_": make_server(f"{number}", "one") for number in range(100)}
+    async with ClientGroup(servers) as group:
+        assert group.failures == {}
+        assert [tool.name async for tool in group.tools()] == [f"{name}__one" for name in servers]
+        assert await text_of(group, "s42___one") == "42 one"
 
 
 @pytest.mark.parametrize("step", range(1, 60))

@@ -16,10 +16,10 @@ from mcp_trio.errors import (
     TransportError,
 )
 from mcp_trio.jsonrpc.messages import Error, Notification, Result
+from mcp_trio.testing import cancelled_after
 from mcp_trio.wire.notices import SubscriptionFilter
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.client.scripts import scripted
-from tests.scenarios.test_cancel_anywhere import cancelled_after
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 LISTEN = "subscriptions/listen"

@@ -1,6 +1,8 @@
 """The judgement of conformance runs: nothing that went wrong may look like a pass."""
 
 import json
+import tomllib
+from pathlib import Path
 
 import attrs
 import pytest
@@ -171,3 +173,45 @@ def test_a_scenario_may_have_only_one_reason():
     with pytest.raises(ValueError, match="listed twice"):
         part = {"unbuilt": [entry, entry], "hollow": [], "least": {"R": {}}}
         read_baseline({"client": part}, "client", "R")
+
+
+EXTENSIONS = {
+    "json-schema-2020-12-preservation",
+    "auth/client-credentials-basic",
+    "auth/client-credentials-jwt",
+    "auth/dpop",
+    "auth/dpop-nonce",
+    "auth/enterprise-managed-authorization",
+    "auth/wif-jwt-bearer",
+}
+SKILLS = {
+    "sep-2640-client-no-prefetch",
+    "sep-2640-client-verify-digest",
+    "sep-2640-client-verify-size",
+    "sep-2640-client-verify-frontmatter",
+}
+
+
+@pytest.mark.parametrize(
+    ("revision", "scored", "beside"),
+    [("2025-11-25", 18, EXTENSIONS), ("2026-07-28", 32, EXTENSIONS), ("elsewhere", 2, SKILLS)],
+)
+def test_nothing_of_the_client_is_excused_and_none_of_its_scenarios_may_go(
+    revision, scored, beside
+):
+    document = tomllib.loads((Path(__file__).with_name("baseline.toml")).read_text())
+    baseline = read_baseline(document, "client", revision)
+    assert (baseline.unbuilt, baseline.hollow) == ({}, {})
+    assert beside <= set(baseline.least)
+    assert len(set(baseline.least) - beside) == scored
+    assert min(baseline.least.values()) > 0
+    outcomes = {name: Outcome(passed=99, behaviour=99) for name in baseline.least}
+    assert judge("r", baseline, listed=outcomes, outcomes=outcomes, tools=()).problems == ()
+    for name in baseline.least:
+        rest = {other: outcome for other, outcome in outcomes.items() if other != name}
+        assert judge("r", baseline, listed=rest, outcomes=rest, tools=()).problems
+        for status in ("WARNING", "SKIPPED", "FAILURE"):
+            last = {"id": "y", "status": status}
+            worse = read_outcome([{"id": "x", "status": "SUCCESS"}] * 99 + [last])
+            found = judge("r", baseline, listed=outcomes, outcomes={**rest, name: worse}, tools=())
+            assert found.problems

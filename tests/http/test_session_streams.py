@@ -5,7 +5,11 @@ import trio
 import trio.testing
 
 from mcp_trio import HTTPOptions
-from mcp_trio.http.session_streams import QUEUE, Stream
+from mcp_trio.engine.envelope import Envelope
+from mcp_trio.errors import TransportClosedError
+from mcp_trio.http.replay import ReplayBuffer
+from mcp_trio.http.session_streams import QUEUE, SessionStreams, Stream
+from mcp_trio.jsonrpc.messages import Notification
 from tests.http.asgi import serving
 from tests.http.tools import make_server
 
@@ -38,6 +42,26 @@ async def test_everybody_who_waits_for_a_slow_connection_goes_on(ends):
             await trio.testing.wait_all_tasks_blocked()
         assert sorted(went_on) == [0, 1, 2]
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+async def test_a_session_that_is_over_takes_no_message_any_more(waiting):
+    streams = SessionStreams(ReplayBuffer(1, 1))
+    if waiting:
+        streams.standalone.attach()
+        for _ in range(QUEUE):
+            await streams.send(Envelope(Notification("n")))
+
+    async def send():
+        with pytest.raises(TransportClosedError):
+            await streams.send(Envelope(Notification("n")))
+
+    async with trio.open_nursery() as nursery:
+        if waiting:
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+        streams.close()
+    await send()
 
 
 async def walked(session, response):

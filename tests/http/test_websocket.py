@@ -13,6 +13,7 @@ from mcp_trio import ClientOptions, HTTPOptions, MCPClient, RemoteError
 from mcp_trio.errors import TransportError
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.serving import HTTPService
+from mcp_trio.http.websocket import ASGIWebSocket
 from mcp_trio.transports.websocket import WebSocketTransport
 from mcp_trio.wire import REVISIONS
 from tests.http.asgi import META
@@ -455,3 +456,27 @@ async def test_leaving_the_client_tells_the_server():
                 calls.cancel_scope.cancel()
             await record.until("wait started", "wait over")
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_closing_ends_a_receiver_also_if_the_client_says_nothing(cancelled):
+    async def receive():
+        await trio.sleep_forever()
+
+    async def send(_event):
+        await trio.lowlevel.checkpoint()
+
+    line = ASGIWebSocket(receive, send, max_message=1000)
+
+    async def hear():
+        with pytest.raises(trio.EndOfChannel):
+            await line.receive()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hear)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            if cancelled:
+                scope.cancel()
+            await line.aclose()
+    await hear()

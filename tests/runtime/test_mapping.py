@@ -112,7 +112,7 @@ def test_a_required_value_that_is_missing_is_an_error_with_its_place():
         ("=argz.x", "there is no 'argz' here"),
         ({"expr": 5}, "must be a string"),
         ({"expr": "args", "x": 1}, "unknown key 'x'"),
-        ({"expr": "args", "lang": "jq"}, "only language"),
+        ({"expr": "args", "lang": "jq"}, "jmespath or jsonata"),
         ({"expr": "args", "as": "date"}, "'as' must be one of"),
         ({"expr": "args", "required": "yes"}, "'required'"),
         ("=" + "a" * 5000, "longer than"),

@@ -202,8 +202,19 @@ BAD = [
     ({"input_mapping": {"path": {"id": "1"}, "body": {}}}, "content_type is none"),
     ({"input_mapping": {"path": {"id": "1"}, "params": {}}}, "does not belong to a rest operation"),
     ({"input_mapping": {"path": {"id": "1"}, "query": {"expr": "args"}}}, "object of names"),
-    ({"output_mapping": {"text": "Hello {name}"}}, "templates are not supported"),
-    ({"output_mapping": {"content": [{"kind": "image"}]}}, "content is not supported"),
+    ({"output_mapping": {"text": "Hello {{name}}"}}, "there is no 'name' here"),
+    ({"output_mapping": {"text": "Hello {{args.id"}}, "without the other"),
+    ({"output_mapping": {"text": "{{args.}}"}}, "not a JMESPath expression"),
+    ({"output_mapping": {"content": [{"kind": "image"}]}}, "misses 'data'"),
+    ({"output_mapping": {"content": [{"kind": "film", "data": 1}]}}, "must be one of text, image"),
+    (
+        {"output_mapping": {"content": [{"kind": "text", "text": "x", "size": 1}]}},
+        "unknown key 'size'",
+    ),
+    (
+        {"output_mapping": {"result": {"expr": "args.(", "lang": "jsonata"}}},
+        "not a JSONata expression: S0203",
+    ),
     ({**STATIC, "output_mapping": {}}, "output_mapping.result"),
     ({**STATIC, "input_mapping": {"body": 1}}, "sends nothing"),
 ]

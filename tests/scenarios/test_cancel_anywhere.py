@@ -1,7 +1,6 @@
 """Whatever is cancelled, after however many steps of its tasks, nothing is left of it.
 
-An instrument counts the steps that Trio's tasks take and cancels a scope at the one it was
-told. Each test repeats its scenario with a growing number until the scenario ends by itself.
+Each test repeats its scenario with a growing number of steps until the scenario ends by itself.
 """
 
 import collections
@@ -41,6 +40,7 @@ from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_connection import HttpConnection
+from mcp_trio.testing import cancelled_after
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from mcp_trio.wire.roots import Root
 from tests.http.tools import make_server
@@ -57,37 +57,6 @@ pytestmark = pytest.mark.filterwarnings(
 PROGRAM = Path(__file__).with_name("program.py")
 REVISIONS = pytest.mark.parametrize("revision", [R2026_07_28, R2025_11_25], ids=str)
 WORLDS_HERE = [each for each in WORLDS if each[1] in {R2026_07_28, R2025_11_25}]
-
-
-class Cancelling(trio.abc.Instrument):
-    """Cancels a scope when Trio is about to take a certain step."""
-
-    def __init__(self, scope, step):
-        self._scope = scope
-        self._left = step
-
-    def before_task_step(self, task):
-        self._left -= 1
-        if self._left == 0:
-            self._scope.cancel()
-
-    @property
-    def too_late(self):
-        """The scenario was over before its step came."""
-        return self._left > 0
-
-
-async def cancelled_after(step, scenario):
-    """Run a scenario and cancel it after so many steps; False if it ended before."""
-    with trio.fail_after(10):
-        with trio.CancelScope() as scope:
-            instrument = Cancelling(scope, step)
-            trio.lowlevel.add_instrument(instrument)
-            try:
-                await scenario()
-            finally:
-                trio.lowlevel.remove_instrument(instrument)
-    return not instrument.too_late
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import json
 import logging
+import socket
 
 import pytest
 import trio
@@ -28,7 +29,40 @@ async def test_lines_pass_the_battery(autojump_clock):
     async def make():
         return _lockstep_pair()
 
-    await check_transport(make)
+    await check_transport(make, half_close=half_close)
+
+
+async def half_close(end):
+    await end._outgoing.aclose()
+
+
+async def _unix():
+    ours, theirs = map(trio.socket.from_stdlib_socket, socket.socketpair())
+    return trio.SocketStream(ours), trio.SocketStream(theirs)
+
+
+async def _tcp():
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener:
+        ours = await trio.testing.open_stream_to_socket_listener(listener)
+        return ours, await listener.accept()
+
+
+async def stop_sending(end):
+    await end._outgoing.send_eof()
+
+
+@pytest.mark.parametrize("connect", [_unix, _tcp])
+@pytest.mark.parametrize("swapped", [False, True])
+async def test_lines_on_sockets_pass_the_battery(connect, swapped):
+    """As `serve_lines` makes them: the server's end ends what is not our protocol."""
+
+    async def make():
+        ours, theirs = await connect()
+        pair = LineTransport(ours, ours), LineTransport(theirs, theirs, only_our_protocol=True)
+        return pair[::-1] if swapped else pair
+
+    await check_transport(make, half_close=stop_sending)
 
 
 async def _reader(data, **options):
@@ -177,7 +211,7 @@ async def test_the_line_of_a_program_passes_the_battery(autojump_clock):
         left = ProgramLine(left_in, left_out, fate=fate)
         return left, ProgramLine(right_in, right_out, fate=fate)
 
-    await check_transport(make)
+    await check_transport(make, half_close=half_close)
 
 
 NOISE = [
@@ -280,3 +314,28 @@ async def test_a_request_that_is_too_long_is_answered_under_its_id(request_):
     with pytest.raises(trio.EndOfChannel):
         await line.receive()
     await line.aclose()
+
+
+# -- closing ---------------------------------------------------------------------------
+
+
+async def test_a_close_that_is_cancelled_closes_both_streams():
+    incoming, outgoing = trio.testing.MemoryReceiveStream(), trio.testing.MemorySendStream()
+    line = LineTransport(incoming, outgoing)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await line.aclose()
+    for use in (outgoing.send_all(b"x"), incoming.receive_some()):
+        with pytest.raises(trio.ClosedResourceError):
+            await use
+
+
+async def test_a_program_is_not_asked_how_it_ended_when_we_have_closed_the_line():
+    async def never():
+        raise AssertionError("it has not ended")
+
+    reading, _ = trio.testing.memory_stream_one_way_pair()
+    line = ProgramLine(trio.testing.MemoryReceiveStream(), reading, fate=never)
+    await line.aclose()
+    with pytest.raises(trio.EndOfChannel):
+        await line.receive()

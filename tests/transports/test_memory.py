@@ -8,11 +8,14 @@ from mcp_trio.testing import MemoryTransport, check_transport
 
 
 @pytest.mark.parametrize("encode", [True, False])
-async def test_memory_passes_the_battery(encode):
+async def test_memory_passes_the_battery(encode, autojump_clock):
     async def make():
         return MemoryTransport.pair(encode=encode)
 
-    await check_transport(make)
+    async def half_close(end):
+        await end._outgoing.aclose()
+
+    await check_transport(make, half_close=half_close)
 
 
 async def test_messages_go_through_the_codec_unless_told_otherwise():
@@ -38,4 +41,15 @@ async def test_receiving_on_an_end_closed_by_oneself_is_the_end():
     await left.aclose()
     with pytest.raises(trio.EndOfChannel):
         await left.receive()
+    await right.aclose()
+
+
+async def test_a_close_that_is_cancelled_closes_both_directions():
+    left, right = MemoryTransport.pair()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await left.aclose()
+    for end in (left, right):
+        with pytest.raises(trio.EndOfChannel):
+            await end.receive()
     await right.aclose()

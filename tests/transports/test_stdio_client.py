@@ -3,6 +3,7 @@
 The messages of such a line are tested in `test_lines`, without a program.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -15,8 +16,9 @@ import trio
 
 from mcp_trio import Command
 from mcp_trio.errors import ConfigurationError, TransportError
+from mcp_trio.testing import cancelled_after, check_transport
+from mcp_trio.transports.lines import LineTransport, ProgramLine
 from mcp_trio.transports.stdio_client import running
-from tests.scenarios.test_cancel_anywhere import cancelled_after
 
 
 def python(code, *arguments, **settings):
@@ -270,3 +272,63 @@ async def test_it_does_not_get_the_signals_of_our_terminal():
         assert await printed(program) == f"{program.pid} {program.pid}\n"
     assert program.pid != os.getpgid(0)
     assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL  # nor do we take any
+
+
+# -- the battery -----------------------------------------------------------------------
+
+RELAY = """
+    import os, socket, sys, threading
+
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(sys.argv[1])
+
+    def copy_in():
+        while data := os.read(0, 65536):
+            line.sendall(data)
+        line.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=copy_in).start()
+    while data := line.recv(65536):
+        while data:
+            data = data[os.write(1, data):]
+    os.close(1)
+"""
+"""A program that says what it is told through a socket, and tells there what it hears."""
+
+
+@contextlib.asynccontextmanager
+async def programs(tmp_path):
+    """A function that makes pairs: the line to a program, and the test that speaks for it."""
+    path = str(tmp_path / "socket")
+    listening = trio.socket.socket(trio.socket.AF_UNIX)
+    await listening.bind(path)
+    listening.listen()
+
+    async def run(*, task_status):
+        async with running(python(RELAY, path, grace=0.2)) as program:
+            line, _ = await listening.accept()
+            stream = trio.SocketStream(line)
+            ours = ProgramLine(program.stdout, program.stdin, fate=program.fate)
+            task_status.started((ours, LineTransport(stream, stream)))
+            await program.wait()
+
+    async with trio.open_nursery() as nursery:
+
+        async def make():
+            return await nursery.start(run)
+
+        yield make
+        nursery.cancel_scope.cancel()
+    listening.close()
+
+
+async def stop_sending(end):
+    if isinstance(end, ProgramLine):
+        await end._outgoing.aclose()
+    else:
+        await end._outgoing.send_eof()
+
+
+async def test_the_line_to_a_program_passes_the_battery(tmp_path):
+    async with programs(tmp_path) as make:
+        await check_transport(make, half_close=stop_sending)

@@ -1,6 +1,7 @@
 """A server over real standard streams: a child process, its pipes, and how it ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,11 @@ import textwrap
 import time
 
 import pytest
+import trio
 
+from mcp_trio.testing import check_transport
+from mcp_trio.transports.lines import LineTransport
+from mcp_trio.transports.stdio_server import stdio_transport
 from tests.messages import initialize
 
 SERVER = textwrap.dedent(
@@ -200,3 +205,67 @@ def test_a_parent_that_does_not_read_does_not_keep_it_from_ending():
     assert child.process.wait(timeout=20) == 0
     child.process.stdout.close()
     child.process.stderr.close()
+
+
+# -- the battery -----------------------------------------------------------------------
+
+
+class StandardStreams:
+    """The end that has taken over our standard streams, which are pipes to the test."""
+
+    def __init__(self, line, leave):
+        self._line = line
+        self._leave = leave
+        self.send, self.receive, self.pump = line.send, line.receive, line.pump
+        self.abandon = line.abandon
+
+    async def aclose(self):
+        # As when a session has ended: the descriptors are put back, so nothing is kept open.
+        try:
+            await self._line.aclose()
+        finally:
+            self._leave.set()
+
+
+class Places:
+    """Makes pairs, one after the other: there are only two standard streams."""
+
+    def __init__(self, nursery):
+        self._nursery = nursery
+        self._free = trio.CapacityLimiter(1)
+
+    async def make(self):
+        return await self._nursery.start(self._hold)
+
+    async def _hold(self, *, task_status):
+        async with self._free:
+            kept = os.dup(0), os.dup(1)
+            asked, ask = os.pipe()
+            hear, told = os.pipe()
+            for ours, standard in ((asked, 0), (told, 1)):
+                os.dup2(ours, standard)
+                os.close(ours)
+            try:
+                leave = trio.Event()
+                async with stdio_transport() as line:
+                    peer = LineTransport(trio.lowlevel.FdStream(hear), trio.lowlevel.FdStream(ask))
+                    task_status.started((StandardStreams(line, leave), peer))
+                    await leave.wait()
+            finally:
+                for saved, standard in zip(kept, (0, 1), strict=True):
+                    os.dup2(saved, standard)
+                    os.close(saved)
+
+
+async def stop_sending(end):
+    await end._outgoing.aclose()
+
+
+WITHOUT = {"half_close": "standard output is kept, too, to be put back in the end"}
+
+
+async def test_the_standard_streams_pass_the_battery():
+    async with trio.open_nursery() as nursery:
+        make = Places(nursery).make
+        await check_transport(make, half_close=stop_sending, without=WITHOUT)
+        nursery.cancel_scope.cancel()

@@ -1,5 +1,6 @@
-"""The client's end of Streamable HTTP without a socket: the HTTP client is handed in."""
+"""The client's end of Streamable HTTP, without a socket where that is enough."""
 
+import contextlib
 import json
 
 import httpx2
@@ -9,7 +10,15 @@ import trio.testing
 
 import mcp_trio
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.jsonrpc.messages import Request
+from mcp_trio.errors import TransportClosedError, TransportError
+from mcp_trio.http.replay import ReplayBuffer
+from mcp_trio.http.requests import HTTPRequest, PeerGoneError
+from mcp_trio.http.responses import Responder, respond
+from mcp_trio.http.serving import HTTPService
+from mcp_trio.http.session_streams import SessionStreams
+from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.messages import Notification, Request
+from mcp_trio.testing import check_transport
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 
 
@@ -84,3 +93,140 @@ async def test_giving_a_request_up_says_whether_the_server_knows_by_that(alone):
             assert transport.abandon(1) is alone
             await closed.wait()
             await transport.aclose()
+
+
+async def _never(_request):
+    await trio.sleep_forever()
+
+
+async def test_closing_ends_a_post_that_is_under_way():
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(_never)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+
+        async def send():
+            with pytest.raises(TransportClosedError):
+                await transport.send(Envelope(Notification("n")))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            await transport.aclose()
+
+
+async def test_a_request_after_the_pump_was_cancelled_is_refused_as_transports_refuse():
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(_never)) as http:
+        transport = StreamableHTTPTransport("http://x/mcp", http)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.pump)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        with pytest.raises(TransportError):
+            await transport.send(Envelope(Request(1, "m")))
+        await transport.aclose()
+
+
+# -- the battery -----------------------------------------------------------------------
+
+
+class ServerEnd(SessionStreams):
+    """The streams of one of our sessions; what POSTs bring is received here, not dispatched."""
+
+    def __init__(self):
+        super().__init__(ReplayBuffer(256, 2**20))
+        self._posted, self._arrived = trio.open_memory_channel(16)
+        self._listened = trio.Event()
+
+    async def __call__(self, scope, receive, send):
+        request = HTTPRequest.read(scope, receive)
+        responder = Responder(send, request.accepts)
+        match scope["method"]:
+            case "GET":
+                await self._carry(self.standalone, request, responder)
+            case "DELETE":
+                await self.aclose()
+                await respond(send, 200)
+            case _:
+                await self._post(request, responder)
+
+    async def _post(self, request, responder):
+        assert request.headers["mcp-session-id"] == "ours"
+        with contextlib.suppress(PeerGoneError):
+            message = codec.decode(await request.body(2**24, 30))
+            stream = self.open((message.id,)) if isinstance(message, Request) else None
+            try:
+                await self._posted.send(Envelope(message))
+            except (trio.ClosedResourceError, trio.BrokenResourceError):
+                await respond(responder.send, 404)
+                return
+            if stream is None:
+                await respond(responder.send, 202)
+            else:
+                await self._carry(stream, request, responder)
+
+    async def _carry(self, stream, request, responder):
+        owner = stream.attach()
+        self._listened.set()
+        with trio.CancelScope() as scope:
+            async with request.watching(scope.cancel):
+                await responder.begin()
+                while (event := await stream.take(owner)) is not None:
+                    await responder.event(event.data)
+                await responder.end()
+        stream.detach(owner)
+
+    async def send(self, envelope):
+        # What is said before the client listens would be thrown away, if it is much.
+        await self._listened.wait()
+        await super().send(envelope)
+
+    async def receive(self):
+        try:
+            return await self._arrived.receive()
+        except trio.ClosedResourceError as error:
+            raise trio.EndOfChannel from error
+
+    def close(self):
+        super().close()
+        self._posted.close()
+
+
+NO_LINE = "HTTP has no line whose end could be heard: who calls in an ended session gets a 404"
+WITHOUT = {
+    "kinds": "each request is a POST of its own, so nothing orders it and other messages",
+    "peer_close": NO_LINE,
+    "half_close": NO_LINE,
+    "peer_half_close": NO_LINE,
+    "cancelled_close_is_heard": "the DELETE is cancelled; the session ends by its idle time",
+}
+
+
+@contextlib.asynccontextmanager
+async def pairs():
+    """A function that makes pairs, joined by the real connection loop and the real HTTP client."""
+    async with trio.open_nursery() as nursery:
+        limits = httpx2.Limits(max_connections=None)
+        async with httpx2.AsyncClient(timeout=None, trust_env=False, limits=limits) as http:
+
+            async def make():
+                server = ServerEnd()
+                (url,) = await nursery.start(HTTPService(server).run, "127.0.0.1", 0)
+                client = StreamableHTTPTransport(f"{url}/mcp", http)
+                client.session_id = "ours"  # as if `initialize` had been answered
+                nursery.start_soon(client.listen, {})
+                return client, server
+
+            yield make
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("checked", ["client", "server"])
+async def test_both_ends_of_a_session_pass_the_battery(checked):
+    async with pairs() as make_pair:
+
+        async def make():
+            pair = await make_pair()
+            return pair if checked == "client" else pair[::-1]
+
+        more = {} if checked == "client" else {"close_is_heard": NO_LINE, "cancelled_pump": NO_LINE}
+        await check_transport(make, without={**WITHOUT, **more})
