@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("client", "MCPClient"),
     ("telemetry", "logs, metrics, traces"),
     ("config", "settings"),
+    ("authoring", "tools for those who write operations"),
     ("testing", "tools for tests"),
     ("cli", "the command"),
 )

@@ -25,6 +25,7 @@ SECTIONS = (
     ("server", config.ServerSection),
     ("catalog", config.CatalogSection),
     ("admin", config.AdminSection),
+    ("toolsets.NAME", config.ToolsetSection),
     ("connections.NAME", ConnectionSection),
     *((f"connections.NAME, {kind}", connection_section(kind)) for kind in KINDS),
     ("connections.NAME.auth", AuthSection),

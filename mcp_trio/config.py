@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import partial
@@ -22,6 +23,7 @@ from mcp_trio.abc import Registry
 from mcp_trio.catalog.registries.json_document import MAX_DOCUMENT_BYTES
 from mcp_trio.catalog.registries.opening import open_registry, scheme_of
 from mcp_trio.catalog.registries.options import RegistryOptions
+from mcp_trio.catalog.toolsets import Choice
 from mcp_trio.eras.rounds import KEY_BYTES
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.framing.gate import GatePolicy
@@ -32,6 +34,9 @@ from mcp_trio.runtime.connections import Connection, ConnectionSection
 from mcp_trio.runtime.plugins import HTTP, connection_section
 from mcp_trio.secrets import SecretSource
 from mcp_trio.server.server import ServerOptions
+
+TOOLSET = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Names of toolsets: they are part of a path."""
 
 
 @attrs.frozen(kw_only=True)
@@ -154,6 +159,9 @@ class CatalogSection:
     `https://` document, or a `postgresql://` database. Paths are relative to the settings file."""
     interval: float = 30.0
     """Seconds between looks for a change."""
+    search_above: int | None = None
+    """Above so many tools a list holds three tools in their place, to search, describe and call
+    them; none: never."""
     secret_env: str | None = None
     """Environment variable that holds the token of the document or the password of the database."""
     secret_file: str | None = None
@@ -225,12 +233,34 @@ class AdminSection:
 
 
 @attrs.frozen(kw_only=True)
+class ToolsetSection:
+    """`[toolsets.NAME]`: some of the tools, at a path of their own, `server.path` and the name."""
+
+    names: list[str] = attrs.field(factory=list[str])
+    """Names of tools that belong to it; `*` stands for anything."""
+    tags: list[str] = attrs.field(factory=list[str])
+    """Tags of operations that belong to it."""
+    required_scopes: list[str] = attrs.field(factory=list[str])
+    """Scopes that a caller needs for anything at that path."""
+    instructions: str | None = None
+    """Advice for the model, in place of `server.instructions`."""
+    search_above: int | None = None
+    """As `catalog.search_above`, which counts if this is none."""
+
+    def choice(self) -> Choice:
+        """The rule that says what belongs to it."""
+        return Choice(names=tuple(self.names), tags=frozenset(self.tags))
+
+
+@attrs.frozen(kw_only=True)
 class Settings:
     """A whole settings file."""
 
     catalog: CatalogSection
     server: ServerSection = attrs.field(factory=ServerSection)
     admin: AdminSection | None = None
+    toolsets: dict[str, ToolsetSection] = attrs.field(factory=dict[str, ToolsetSection])
+    """By name, which is the last part of their path."""
     connections: dict[str, ConnectionSection] = attrs.field(factory=dict[str, ConnectionSection])
     """By name; the key `kind` of a section chooses its class, `http` if there is none."""
 
@@ -291,6 +321,7 @@ def parse_settings(values: Mapping[str, object]) -> Settings:
         faults = cattrs.transform_error(error, path="settings", format_exception=_explain)
         raise ConfigurationError("; ".join(faults)) from error
     _check_ranges(settings.server)
+    _check_toolsets(settings)
     if settings.admin is not None and not 0 <= settings.admin.port <= 65535:
         raise ConfigurationError("admin.port must be 0 to 65535")
     for name in ("interval", "max_bytes", "connect_timeout", "total_timeout"):
@@ -305,6 +336,20 @@ def _explain(error: BaseException, _: type | None) -> str:
     if isinstance(error, KeyError):
         return f"missing key {error}"
     return str(error)
+
+
+def _check_toolsets(settings: Settings) -> None:
+    for name, section in settings.toolsets.items():
+        if TOOLSET.fullmatch(name) is None:
+            raise ConfigurationError(f"toolsets.{name[:80]} must match ^{TOOLSET.pattern}$")
+        if not section.names and not section.tags:
+            raise ConfigurationError(f"toolsets.{name} has neither names nor tags")
+    bounds = {"catalog": settings.catalog.search_above} | {
+        f"toolsets.{name}": section.search_above for name, section in settings.toolsets.items()
+    }
+    for where, above in bounds.items():
+        if above is not None and above < 0:
+            raise ConfigurationError(f"{where}: search_above must be 0 or more")
 
 
 def _check_ranges(server: ServerSection) -> None:

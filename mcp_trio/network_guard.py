@@ -300,12 +300,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         tls: ssl.SSLContext | None = None,
         *,
         max_connections: int = 10,
+        keep_alive: float = 30.0,
     ) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=max_connections,
             max_keepalive_connections=max_connections,
-            keepalive_expiry=30.0,
+            keepalive_expiry=keep_alive,
             network_backend=backend,
         )
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import hmac
+import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 import attrs
 
@@ -64,11 +65,15 @@ class Secret:
 
 
 def mask(text: str, secrets: Iterable[Secret]) -> str:
-    """Replace every secret in a text, also where it is base64 or percent-encoded."""
+    """Replace every secret in a text, also where it is base64, percent-encoded or in JSON."""
     forms: set[str] = set()
     for value in {value for secret in secrets for value in secret.known()}:
         if len(value) >= SHORTEST:
-            forms |= {value, quote(value, safe=""), base64.b64encode(value.encode()).decode()}
+            raw = value.encode()
+            forms |= {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}
+            # The padding is left out by many, and says nothing.
+            for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                forms.add(encode(raw).decode().rstrip("="))
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, MASK)
     return text

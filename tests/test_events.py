@@ -407,7 +407,9 @@ async def test_listening_may_begin_and_end_while_requests_run():
 async def test_a_catalog_tells_how_its_refreshes_went(tmp_path, autojump_clock):
     path = tmp_path / "registry.db"
     server = MCPServer("s")
-    actor = CatalogActor(SqliteRegistry(path), Compiler(Connections()), interval=10)
+    # The clock jumps over every deadline while the registry is read in a thread.
+    patient = {"interval": 10, "read_timeout": math.inf}
+    actor = CatalogActor(SqliteRegistry(path), Compiler(Connections()), **patient)
     server.add_provider(actor)
     async with server.events.subscribe() as channel, trio.open_nursery() as nursery:
         await nursery.start(actor.run)

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import trio
 
@@ -21,11 +22,16 @@ from mcp_trio import MCPServer, ServerOptions
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.schema import create_registry, seed
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.cli import collector
 from mcp_trio.cli.demo import CREATE_LEAD, GET_PROFILE, LIST_ITEMS
 from mcp_trio.client.client import MCPClient
+from mcp_trio.config import make_connections
+from mcp_trio.engine.paging import CursorKey
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Connection, Connections
-from mcp_trio.wire import JSONObject
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_sections import HttpSection
+from mcp_trio.server.shelf import page_of
+from mcp_trio.wire import REVISIONS, JSONObject
 
 BATCH = 10_000
 TICK = 0.001
@@ -74,11 +80,21 @@ async def timed(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - used
 
 
+async def page(client: MCPClient, cursor: str | None = None) -> tuple[int, str | None]:
+    """List one page, of the server and not of the client's cache; how many, and what follows."""
+    params = None if cursor is None else {"cursor": cursor}
+    answer = await client.call("tools/list", params, cache=False)
+    return len(cast("list[object]", answer["tools"])), cast("str | None", answer.get("nextCursor"))
+
+
 async def walk(client: MCPClient, count: int) -> None:
     """List everything."""
-    found = [tool.name async for tool in client.tools()]
-    if len(found) != count:
-        raise AssertionError(f"{len(found)} tools listed, {count} published")
+    found, cursor = await page(client)
+    while cursor is not None:
+        more, cursor = await page(client, cursor)
+        found += more
+    if found != count:
+        raise AssertionError(f"{found} tools listed, {count} published")
 
 
 class Bench:
@@ -91,10 +107,9 @@ class Bench:
         for first in range(0, count, BATCH):
             last = min(first + BATCH, count)
             seed(file, (operation(n) for n in range(first, last)), status="published")
-        upstream = Connection(name="demo", base_url="http://127.0.0.1:9", vars={"tenant": "acme"})
-        self.actor = CatalogActor(
-            SqliteRegistry(file), Compiler(Connections([upstream])), interval=86_400.0
-        )
+        upstreams = {"demo": HttpSection(base_url="http://127.0.0.1:9", vars={"tenant": "acme"})}
+        compiler = Compiler(Connections(make_connections(upstreams, file.parent)))
+        self.actor = CatalogActor(SqliteRegistry(file), compiler, interval=86_400.0)
         self.server = MCPServer("bench", options=ServerOptions())
         self.server.add_provider(self.actor)
 
@@ -135,14 +150,20 @@ class Bench:
     async def listing(self, rounds: int) -> JSONObject:
         """Measure one page, again and again, and walks over all of them."""
         async with MCPClient(self.server) as client:
-
-            async def page() -> None:
-                await client.call("tools/list")
-
-            first = await timed(page)
-            pages = [await timed(page) for _ in range(rounds)]
+            first = await timed(lambda: page(client))
+            pages = [await timed(lambda: page(client)) for _ in range(rounds)]
             walks = [await timed(lambda: walk(client, self.count)) for _ in range(2)]
-        return {"first_page": first, "page": pages, "walk": walks}
+        return {"first_page": first, "page": pages, "walk": walks, "cut": self.cut(1000)}
+
+    def cut(self, rounds: int) -> float:
+        """The time in which the server alone finds a page by its cursor."""
+        key, shelf = CursorKey(bytes(32)), self.server.tools
+        places = [key.make(shelf.listing.revision, n * 200 % self.count) for n in range(rounds)]
+        used = time.process_time()
+        for place in places:
+            listing, start = shelf.place(place, key)
+            page_of(listing, start, 200, REVISIONS[0], key)
+        return (time.process_time() - used) / rounds
 
 
 async def main(count: int, rounds: int) -> None:
@@ -151,11 +172,19 @@ async def main(count: int, rounds: int) -> None:
         bench = Bench(Path(folder) / "registry.sqlite", count)
         gc.collect()
         before = resident()
+        collector.relax()
+        pauses = Pauses()
         async with trio.open_nursery() as nursery:
-            load = await timed(lambda: bench.load(nursery))
-            gc.collect()
+            load: tuple[float, float]
+
+            async def loading() -> None:
+                nonlocal load
+                load = await timed(lambda: bench.load(nursery))
+
+            pause = await pauses.during(loading)
+            await collector.settle(bench.actor.ready)
             held = resident() - before
-            figures = {"load": load, "held": held}
+            figures: JSONObject = {"load": load, "load_pause": pause, "held": held}
             figures |= await bench.refreshes(rounds)
             figures |= await bench.listing(20 * rounds)
             nursery.cancel_scope.cancel()

@@ -29,6 +29,8 @@ SETTLE_TIMEOUT = 10.0
 MAX_BODY = 1024 * 1024
 """Bytes of one answer."""
 CLOSE_TIMEOUT = 2.0
+KEEP_ALIVE = 2.0
+"""Seconds that a connection is used again; many servers close it after five."""
 
 
 class Outward:
@@ -53,7 +55,7 @@ class Outward:
         self._given = http
         self._resolver = resolver
         self._host = host
-        self._made: dict[str, httpx2.AsyncBaseTransport] = {}
+        self._made: dict[tuple[str, bool], httpx2.AsyncBaseTransport] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,7 +93,8 @@ class Outward:
         request = httpx2.Request(
             question.method, question.url, headers=dict(question.headers), content=question.body
         )
-        response = await self._transport(request.url.scheme).handle_async_request(request)
+        transport = self._transport(request.url.scheme, new=question.settles)
+        response = await transport.handle_async_request(request)
         body = bytearray()
         try:
             async with reading(response.aiter_bytes()) as chunks:
@@ -104,17 +107,22 @@ class Outward:
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(status=response.status_code, headers=headers, body=bytes(body))
 
-    def _transport(self, scheme: str) -> httpx2.AsyncBaseTransport:
+    def _transport(self, scheme: str, *, new: bool) -> httpx2.AsyncBaseTransport:
+        """What sends a request; `new` is for those that must not be lost.
+
+        A server closes a connection that it has not heard of for a while, the while that a person
+        took, and whatever is under way then is lost. These go over connections of their own.
+        """
         if self._given is not None:
             return self._given
-        if scheme not in self._made:
+        if (scheme, new) not in self._made:
             # A host that a server names is not trusted because of its name.
             guard = Guard(host=self._host, policy=self._policy)
             tls = httpx2.create_ssl_context(trust_env=False) if scheme == "https" else None
-            self._made[scheme] = GuardedTransport(
-                GuardedBackend(guard, resolver=self._resolver), tls
+            self._made[scheme, new] = GuardedTransport(
+                GuardedBackend(guard, resolver=self._resolver), tls, keep_alive=KEEP_ALIVE
             )
-        return self._made[scheme]
+        return self._made[scheme, new]
 
 
 _BROKEN = (

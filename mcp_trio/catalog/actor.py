@@ -96,9 +96,7 @@ class CatalogActor:
         self._host: ProviderHost | None = None
         self._ready = trio.Event()
         self._snapshot = Snapshot()
-        self._tools = ToolSet(
-            revision=self._snapshot.listing_revision, entries=self._snapshot.entries
-        )
+        self._tools = _tools_of(self._snapshot)
         self._facts = _Facts()
         # One place is enough: whoever asks while an ask is queued joins that one.
         self._wishes, self._inbox = trio.open_memory_channel[_Ask](1)
@@ -391,8 +389,14 @@ class CatalogActor:
         )
         # The listing keeps its revision when only the execution side changed, and the
         # entries are new all the same: calls from now on take the new version.
-        self._tools = ToolSet(
-            revision=step.snapshot.listing_revision, entries=step.snapshot.entries
-        )
+        self._tools = _tools_of(step.snapshot)
         if difference.listing_changed and self._host is not None:
             self._host.changed()
+
+
+def _tools_of(snapshot: Snapshot) -> ToolSet:
+    return ToolSet(
+        revision=snapshot.listing_revision,
+        entries=snapshot.entries,
+        guarded=snapshot.guarded > 0,
+    )

@@ -23,7 +23,7 @@ class Difference:
     removed: tuple[str, ...] = ()
     """Names that are not served any more."""
     listing_changed: bool = False
-    """Whether a client that lists tools sees any difference."""
+    """Whether a client that lists tools may see any difference."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
@@ -41,7 +41,9 @@ def compare(before: Mapping[str, Operation], after: Mapping[str, Operation]) -> 
         )
     )
     listing = bool(added or removed) or any(
-        before[name].to_tool() != after[name].to_tool() for name in changed
+        before[name].to_tool() != after[name].to_tool()
+        or before[name].audience != after[name].audience
+        for name in changed
     )
     return Difference(added=added, changed=changed, removed=removed, listing_changed=listing)
 

@@ -93,6 +93,13 @@ class Operation:
         """The view this was parsed from, key by key."""
         return {key: getattr(self, key) for key in VIEW_KEYS}
 
+    @property
+    def audience(self) -> tuple[str, ...]:
+        """The scopes without which it is neither listed nor called, sorted."""
+        return tuple(
+            sorted(set(cast("list[str]", self.execution_config.get("required_scopes", []))))
+        )
+
     def to_tool(self) -> Tool:
         """The listed side: what a client sees, and all that a `list_changed` is about."""
         said = self.tool_description
@@ -287,7 +294,7 @@ _TARGETS: dict[str, Check] = {
     ),
     "graphql": _object(
         {"connection": _string, "document": _string},
-        {"path": _rest_path, "operation_name": _string},
+        {"path": _rest_path, "operation_name": _string, "schema": _string},
     ),
     "grpc": _object(
         {"connection": _string, "service": _string, "method": _string, "descriptor": _anything}

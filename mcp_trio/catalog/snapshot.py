@@ -102,6 +102,8 @@ class Snapshot:
     """What was last read of every published operation, served or not."""
     waiting: Mapping[str, Member] = attrs.field(factory=dict[str, Member])
     """Compiled operations whose name is taken; they come in once it is free."""
+    guarded: int = 0
+    """How many of what is served have an authorizer."""
     operations_sum: int = 0
     """Sum of the hashes of all served operations, so that a change costs a change."""
     listing_sum: int = 0
@@ -175,12 +177,13 @@ def _listing_hash(operation: Operation) -> int:
     said = operation.tool_description
     if isinstance(said, str):
         said = {"text": said}
-    # What `Operation.to_tool` shows, no more: tags and empty parts make no difference.
+    # What `Operation.to_tool` shows and to whom, no more: tags and empty parts make no difference.
     shown = [
         operation.name,
         operation.input_schema,
         operation.output_schema,
         *(said.get(part) or None for part in ("text", "title", "annotations", "icons")),
+        operation.audience,
     ]
     return int.from_bytes(hashlib.sha256(canonical(shown)).digest(), "big")
 
@@ -346,6 +349,7 @@ class _Advance:
             quarantine=self.quarantine,
             fingerprints=self.fingerprints,
             waiting=self.waiting,
+            guarded=self.before.guarded + _guarded(new) - _guarded(old),
             operations_sum=_moved(self.before.operations_sum, old, new, _operation_hash),
             listing_sum=_moved(self.before.listing_sum, old, new, _listing_hash),
         )
@@ -356,17 +360,23 @@ class _Advance:
     ) -> tuple[dict[str, str], dict[str, ToolEntry]]:
         owners = dict(self.before.owners)
         entries = dict(self.before.entries)
-        if not self.touched:
-            return owners, entries
-        for member in old.values():
-            owners.pop(member.operation.name, None)
-            entries.pop(member.operation.name, None)
+        for operation_id, member in old.items():
+            name = member.operation.name
+            if operation_id not in new or new[operation_id].operation.name != name:
+                del owners[name], entries[name]
+        kept = len(owners)
         for operation_id, member in new.items():
             owners[member.operation.name] = operation_id
             entries[member.operation.name] = member.entry
+        if len(owners) == kept:
+            return owners, entries  # what has its name from before has its place, too
         # Nearly sorted already, which is the case Python's sort is fastest at.
         order = sorted(owners)
         return {name: owners[name] for name in order}, {name: entries[name] for name in order}
+
+
+def _guarded(members: Mapping[str, Member]) -> int:
+    return sum(member.entry.authorize is not None for member in members.values())
 
 
 def _moved(

@@ -9,10 +9,14 @@ import click
 _HOMES = {
     "call": "client",
     "catalog": "catalog",
+    "check": "author",
+    "diff": "author",
+    "import": "author",
     "list": "client",
     "listen": "client",
     "probe": "client",
     "prompt": "client",
+    "publish": "author",
     "read": "client",
     "serve": "serve",
 }
@@ -28,7 +32,14 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the contract
         if cmd_name not in _HOMES:
             return None
-        module = import_module(f"mcp_trio.cli.{_HOMES[cmd_name]}")
+        try:
+            module = import_module(f"mcp_trio.cli.{_HOMES[cmd_name]}")
+        except ModuleNotFoundError as error:
+            if (error.name or "mcp_trio").partition(".")[0] == "mcp_trio":
+                raise
+            raise click.ClickException(
+                f"{cmd_name} needs {error.name}: pip install 'mcp-trio[authoring]'"
+            ) from error
         found: click.Command = module.COMMANDS[cmd_name]
         return found
 

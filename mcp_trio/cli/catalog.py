@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import cast
@@ -10,6 +9,7 @@ from typing import cast
 import click
 import httpx2
 
+from mcp_trio.cli.showing import as_json, one_line
 from mcp_trio.config import load_settings
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.wire import JSONObject
@@ -28,8 +28,8 @@ def catalog() -> None:
 
 @catalog.command()
 @click.argument("where", metavar="URL|CONFIG")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def status(where: str, *, as_json: bool) -> None:
+@click.option("--json", is_flag=True, help="Print JSON for scripts.")
+def status(where: str, *, json: bool) -> None:
     """Say how fresh a catalog is, and what it does not serve and why.
 
     Give the URL of the admin listener, or the settings file that names it. Exits with 1 unless
@@ -39,7 +39,7 @@ def status(where: str, *, as_json: bool) -> None:
         told = fetch(admin_url(where))
     except ConfigurationError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(json.dumps(told, indent=2) if as_json else describe(told))
+    click.echo(as_json(told) if json else describe(told))
     sys.exit(0 if told["state"] == "fresh" else 1)
 
 
@@ -99,7 +99,8 @@ def describe(told: JSONObject) -> str:
     left = counts["quarantined"] - len(records)
     if left:
         lines.append(f"  and {left} more")
-    return "\n".join(lines)
+    # Reasons repeat what stands in the registry.
+    return "\n".join(map(one_line, lines))
 
 
 def _short(revision: object) -> str:

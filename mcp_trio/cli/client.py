@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, cast
 
 import attrs
@@ -285,22 +286,40 @@ def _row(entry: JSONObject, name: str) -> tuple[str, str]:
 
 @click.command()
 @_with_target
-@click.argument("tool")
+@click.argument("tool", required=False)
+@click.option("--operation", metavar="NAME", help="Run this operation of TARGET, without a server.")
+@click.option("--config", type=click.Path(dir_okay=False), help="Settings with its connections.")
+@click.option("--principal", metavar="JSON", help="Claims of who asks, for its mappings.")
 @click.option("--arg", "-a", "pairs", multiple=True, metavar="NAME=VALUE", help="One argument.")
 @click.option("--args", "given", metavar="JSON", help="All arguments as a JSON object.")
-def call(settings: Settings, tool: str, pairs: tuple[str, ...], given: str | None) -> None:
-    """Call a tool.
+def call(
+    settings: Settings,
+    tool: str | None,
+    pairs: tuple[str, ...],
+    given: str | None,
+    operation: str | None,
+    **trial: str | None,
+) -> None:
+    """Call a tool, or an operation that no server has yet.
 
-    A VALUE is read as JSON where the tool wants no text: --arg n=3 --arg on=true.
+    A VALUE is read as JSON where the tool wants no text: --arg n=3 --arg on=true. With
+    --operation TARGET is a registry, or a file of operations.
     """
     arguments = _object(given)
     texts = _pairs(pairs)
+    if (tool is None) == (operation is None):
+        raise click.UsageError("give either a TOOL or --operation NAME")
+    if operation is not None:
+        _try(settings, operation, arguments, texts, **trial)
+    if any(trial.values()):
+        raise click.UsageError("--config and --principal go with --operation")
+    name = tool or ""
 
     async def work(client: MCPClient) -> Found:
-        listed = [each async for each in client.tools() if each.name == tool]
+        listed = [each async for each in client.tools() if each.name == name]
         arguments.update(_typed(texts, listed))
-        with Bar(tool) as bar:
-            result = await client.call_tool(tool, arguments, on_progress=bar.report)
+        with Bar(name) as bar:
+            result = await client.call_tool(name, arguments, on_progress=bar.report)
         told = to_wire(result, client.revision)
         blocks = cast("list[JSONObject]", told.get("content") or [])
         text = "\n".join(map(_block, blocks))
@@ -309,15 +328,50 @@ def call(settings: Settings, tool: str, pairs: tuple[str, ...], given: str | Non
     _run(settings, work)
 
 
-def _object(text: str | None) -> JSONObject:
+def _try(
+    settings: Settings,
+    name: str,
+    arguments: JSONObject,
+    texts: dict[str, str],
+    *,
+    config: str | None,
+    principal: str | None,
+) -> NoReturn:
+    """Run an operation here, and exit with its status."""
+    # On demand: a client needs no adapters, no registries and nothing of the authors' tools.
+    from mcp_trio.cli import author, trial  # noqa: PLC0415
+
+    chosen = trial.Trial(
+        place=settings.target,
+        name=name,
+        config=None if config is None else Path(config),
+        principal=None if principal is None else _object(principal, "--principal"),
+        timeout=settings.timeout,
+    )
+    try:
+        operation = author.tried(lambda: trial.find(chosen))
+        given = {**arguments, **_typed(texts, [operation.to_tool()])}
+        with Bar(name) as bar:
+            told = author.tried(lambda: trio.run(trial.run, chosen, operation, given, bar.report))
+        if told is None:
+            note("cancelled")
+            sys.exit(INTERRUPTED)
+        text = "\n".join(map(_block, cast("list[JSONObject]", told.get("content") or [])))
+        settings.tell(told, text)
+    except BaseException as error:  # noqa: BLE001 - what is not ours is raised again
+        sys.exit(_failed(settings, error))
+    sys.exit(1 if told.get("isError") else 0)
+
+
+def _object(text: str | None, option: str = "--args") -> JSONObject:
     if text is None:
         return {}
     try:
         value = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--args is no JSON: {error}") from error
+        raise click.UsageError(f"{option} is no JSON: {error}") from error
     if not isinstance(value, dict):
-        raise click.UsageError("--args must be a JSON object")
+        raise click.UsageError(f"{option} must be a JSON object")
     return cast("JSONObject", value)
 
 

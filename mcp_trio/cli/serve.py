@@ -18,6 +18,9 @@ import trio
 
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.opening import shown
+from mcp_trio.catalog.searching import SearchableTools
+from mcp_trio.catalog.toolsets import Fan
+from mcp_trio.cli import collector
 from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
 from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
@@ -26,7 +29,9 @@ from mcp_trio.http.admin import AdminApp, Document
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
+from mcp_trio.server.providers import ToolProvider
 from mcp_trio.server.server import MCPServer, until_signalled
+from mcp_trio.session.middleware import RequiresScopes
 from mcp_trio.telemetry.logging import configure_logging
 from mcp_trio.wire import REVISIONS, JSONObject
 from mcp_trio.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
@@ -66,6 +71,7 @@ def serve(
     if demo == (config is not None):
         raise click.UsageError("give either a CONFIG file or --demo")
     configure_logging(level=log_level)
+    collector.relax()
     # There is something to close from now on.
     raise_again()
     try:
@@ -165,9 +171,10 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
         Compiler(connections),
         interval=settings.catalog.interval,
     )
-    server.add_provider(actor)
+    toolsets = _offer(server, actor, settings, folder)
     async with connections, trio.open_nursery() as nursery:
         await nursery.start(actor.run)
+        nursery.start_soon(collector.settle, actor.ready)
         notes = [note] if note else []
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.
@@ -181,6 +188,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
                 options=settings.server.http_options(),
                 settings=settings.server.serving_settings(),
                 ready=actor.ready.is_set,
+                others=toolsets,
             )
             urls: list[str] = await serving.start(serve_http)
             where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"
@@ -188,6 +196,36 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
             click.echo("mcp-trio: " + "; ".join(parts), err=True)
         logger.info("drained")
         nursery.cancel_scope.cancel()
+
+
+def _offer(
+    server: MCPServer, actor: CatalogActor, settings: Settings, folder: Path
+) -> dict[str, MCPServer]:
+    """Give the server the catalog's tools, and make the servers of the toolsets, by path."""
+    above = settings.catalog.search_above
+    if not settings.toolsets:
+        server.add_provider(_listed(actor, above))
+        return {}
+    fan = Fan(actor)
+    server.add_provider(_listed(fan.part(lambda _entry: True), above))
+    made: dict[str, MCPServer] = {}
+    for name, section in settings.toolsets.items():
+        who = attrs.evolve(
+            settings.server,
+            name=f"{settings.server.name}/{name}",
+            instructions=section.instructions or settings.server.instructions,
+        )
+        toolset = _make_server(who, folder)
+        own = section.search_above
+        toolset.add_provider(_listed(fan.part(section.choice()), above if own is None else own))
+        if section.required_scopes:
+            toolset.add_authorizer(RequiresScopes(section.required_scopes))
+        made[f"{settings.server.path.rstrip('/')}/{name}"] = toolset
+    return made
+
+
+def _listed(provider: ToolProvider, above: int | None) -> ToolProvider:
+    return provider if above is None else SearchableTools(provider, above=above)
 
 
 async def _serve_admin(

@@ -96,6 +96,13 @@ class ClientOptions:
     auth: Authorization | None = None
     """Where tokens come from, for targets that are http and https URLs."""
 
+    def __attrs_post_init__(self) -> None:
+        """Raise `ConfigurationError` for times that are none."""
+        if math.isnan(self.probe_timeout) or (
+            not isinstance(self.timeout, TimeLimit) and math.isnan(self.timeout)
+        ):
+            raise ConfigurationError("timeout and probe_timeout are numbers of seconds, not nan")
+
     @property
     def opening_timeout(self) -> float:
         """Seconds to wait for each answer while connecting."""

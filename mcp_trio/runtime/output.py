@@ -77,7 +77,7 @@ class Output:
         if not self._succeeded(answer, context):
             raise self._external(answer, context, mask)
         result: object = answer.body if self.result is None else self.result(context)
-        result, cut = self._limited(result)
+        result, cut = self._limited(result, stopped=answer.cut)
         violations = self._violations(result)
         structured = self.validator is not None or _is_object(result)
         warning: JSONObject = {}
@@ -95,12 +95,15 @@ class Output:
             meta={WARNING_KEY: warning} if warning else None,
         )
 
-    def _limited(self, result: object) -> tuple[object, list[tuple[str, int]]]:
-        """Hold the arrays of a result to the limit; which were longer, and how long."""
-        if self.items is None:
-            return result, []
+    def _limited(
+        self, result: object, *, stopped: bool
+    ) -> tuple[object, list[tuple[str, int | None]]]:
+        """Hold the arrays of a result to the limit; which were longer, and how long.
+
+        The first of them is what was not even read to its end, if that is so.
+        """
         cut: list[tuple[str, int]] = []
-        held = _cut(result, self.items, "", cut)
+        held = result if self.items is None else _cut(result, self.items, "", cut)
         if cut and not self.truncates:
             pointer, of = cut[0]
             raise StageError(
@@ -109,10 +112,11 @@ class Output:
                 sub="response_items",
                 step="response_bytes",
             )
-        if cut and self.validator is not None and _is_object(held):
+        told: list[tuple[str, int | None]] = [*([("", None)] if stopped else []), *cut]
+        if told and self.validator is not None and _is_object(held):
             # Compiled only where the schema has room for it.
             held = {**cast("JSONObject", held), "truncated": True}
-        return held, cut
+        return held, told
 
     def _succeeded(self, answer: Answer, context: JSONObject) -> bool:
         if self.success_when is None:
@@ -223,9 +227,12 @@ def _token(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _said_of(cut: list[tuple[str, int]], most: int | None) -> str:
-    told = ", ".join(f"{pointer or '/'} has {of}" for pointer, of in cut[:5])
-    return f"Only the first {most} items are given: {told}. Ask for less to see the rest."
+def _said_of(cut: list[tuple[str, int | None]], most: int | None) -> str:
+    told = ", ".join(
+        f"{pointer or '/'} has {'more' if of is None else of}" for pointer, of in cut[:5]
+    )
+    first = "first items" if most is None else f"first {most} items"
+    return f"Only the {first} are given: {told}. Ask for less to see the rest."
 
 
 _PAGE = re.compile(r"\s*(<!doctype html|<html)\b", re.IGNORECASE)

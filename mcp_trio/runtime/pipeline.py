@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import uuid
+from typing import cast
 
 import attrs
 import trio
 import trio.lowlevel
 
 from mcp_trio.catalog.operation import Operation
-from mcp_trio.errors import MCPError, UnauthorizedError
+from mcp_trio.errors import MCPError
 from mcp_trio.json_schema import Validator
 from mcp_trio.runtime.adapters.base import Call, Plan
 from mcp_trio.runtime.connections import Connection
@@ -26,7 +27,7 @@ from mcp_trio.runtime.result_cache import CachePolicy
 from mcp_trio.runtime.sending import Sender
 from mcp_trio.runtime.stages import Stage, StageError, Whose, failed
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer
+from mcp_trio.session.middleware import Authorizer, RequiresScopes
 from mcp_trio.wire import CallToolResult, JSONObject, Tool
 
 _log = logging.getLogger("mcp_trio.runtime")
@@ -48,6 +49,12 @@ class CompiledOperation:
     validator: Validator
     """Of the arguments."""
     output: Output
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What the operation is filed under."""
+        said = self.operation.tool_description
+        return () if isinstance(said, str) else tuple(cast("list[str]", said.get("tags") or []))
 
     async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
         """Run the five stages.
@@ -97,16 +104,8 @@ class CompiledOperation:
     @property
     def authorize(self) -> Authorizer | None:
         """Demands the scopes that the operation requires; None if it requires none."""
-        return self._has_scopes if self.settings.required_scopes else None
-
-    def _has_scopes(self, context: Context) -> bool:
-        held = frozenset[str]() if context.principal is None else context.principal.scopes
-        if held.issuperset(self.settings.required_scopes):
-            return True
-        raise UnauthorizedError(
-            f"the tool {self.operation.name} needs more scopes",
-            data={"requiredScopes": list(self.settings.required_scopes)},
-        )
+        scopes = self.settings.required_scopes
+        return RequiresScopes(scopes, f"the tool {self.operation.name}") if scopes else None
 
     def _validate(self, arguments: JSONObject) -> None:
         violations = self.validator.violations(arguments)

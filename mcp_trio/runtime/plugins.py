@@ -26,7 +26,9 @@ from mcp_trio.runtime.adapters.base import Adapter
 from mcp_trio.runtime.connections import Connections, ConnectionSection
 
 ADAPTERS: Mapping[str, str] = {
+    "graphql": "mcp_trio.runtime.adapters.graphql:GraphqlAdapter",
     "rest": "mcp_trio.runtime.adapters.rest:RestAdapter",
+    "sql": "mcp_trio.runtime.adapters.sql:SqlAdapter",
     "static": "mcp_trio.runtime.adapters.static:StaticAdapter",
 }
 """Our own adapters by protocol."""
@@ -34,6 +36,7 @@ HTTP = "http"
 """The kind of a section that names none."""
 KINDS: Mapping[str, str] = {
     HTTP: "mcp_trio.runtime.http_sections:HttpSection",
+    "sql": "mcp_trio.runtime.sql_connection:SqlSection",
 }
 """Our own kinds of connections."""
 EXTRAS: Mapping[str, str] = {}

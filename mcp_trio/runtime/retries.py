@@ -63,5 +63,11 @@ async def _attempt(send: Send) -> _Outcome:
         answer = await send()
     except StageError as error:
         return _Outcome(failure=error, reason=_REASONS.get(error.sub))
-    reason = None if answer.ok else answer.status
-    return _Outcome(answer=answer, reason=reason, retry_after=answer.retry_after)
+    return _Outcome(answer=answer, reason=_reason(answer), retry_after=answer.retry_after)
+
+
+def _reason(answer: Answer) -> int | None:
+    """The status of a failure; where there are none, what may pass counts as unavailable."""
+    if answer.ok:
+        return None
+    return 503 if answer.status is None and answer.retryable else answer.status

@@ -39,24 +39,34 @@ L = TypeVar("L", bound=Listed)
 class Listing(Generic[L]):
     """One state of a list."""
 
-    def __init__(self, parts: Iterable[tuple[str, Mapping[str, L]]], kind: str = "tool") -> None:
+    def __init__(
+        self,
+        parts: Iterable[tuple[str, Mapping[str, L]]],
+        kind: str = "tool",
+        *,
+        guarded: bool | None = None,
+    ) -> None:
         """Merge.
 
         Args:
             parts: revision and entries of each contributor. On a name that comes twice
                 the first contributor wins; a provider was told before that it is taken.
             kind: of the entries; a cursor of one kind is none of another.
+            guarded: whether some entries are not for everybody, if that is known.
         """
         digest = hashlib.sha256(kind.encode())
         self.entries: dict[str, L] = {}
         for revision, entries in parts:
             digest.update(revision.encode())
             digest.update(b"\0")
-            for name, entry in entries.items():
-                self.entries.setdefault(name, entry)
+            # Without a loop, for the sake of large parts: what came first keeps place and value.
+            first = self.entries
+            self.entries = {**first, **entries, **first} if first else dict(entries)
         self.revision = digest.hexdigest()[:16]
         self.names = tuple(self.entries)
-        self.guarded = any(entry.authorize is not None for entry in self.entries.values())
+        if guarded is None:
+            guarded = any(entry.authorize is not None for entry in self.entries.values())
+        self.guarded = guarded
         """Whether some entries are not for everybody."""
         self._pages: dict[tuple[Revision, int, int], msgspec.Raw] = {}
         self._headers: dict[str, tuple[ParamHeader, ...]] = {}

@@ -70,7 +70,7 @@ class Offers:
         self.events = EventHub()
         """What happens, for observers; see `mcp_trio.events`."""
         self.threads = Threads(trio.CapacityLimiter(max_threads))
-        self.tools = ToolShelf(self._changed, self.events.emit)
+        self.tools = ToolShelf(self._changed, self.events.emit, lambda: self.authorizer)
         self.prompts: Shelf[PromptEntry] = Shelf("prompt", self._changed)
         self.resources: Shelf[ResourceEntry] = Shelf("resource", self._changed, key=normal)
         self.templates: Shelf[TemplateEntry] = Shelf("template", self._changed)

@@ -52,10 +52,21 @@ class ToolSet:
     """Changes exactly when what is listed changes, or for whom."""
     entries: Mapping[str, ToolEntry]
     """By name, in listing order."""
+    guarded: bool | None = None
+    """Whether some entries have an authorizer; None to have all of them looked at."""
 
 
 class ProviderHost(Protocol):
     """What a provider may ask of the server that took it in."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """The server's own rules; None if it has none.
+
+        They have been asked about the call that runs. A provider that calls one tool for another
+        asks them about that one.
+        """
+        ...
 
     def owns(self, name: str, /) -> bool:
         """Tell whether the name is taken by somebody else than this provider."""

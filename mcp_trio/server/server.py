@@ -418,7 +418,7 @@ class MCPServer(Offers, LineServing):
         """
         return HTTPApp(self, options, host=host, ready=ready)
 
-    async def serve_http(
+    async def serve_http(  # noqa: PLR0913  # keyword-only options of one service
         self,
         host: str = "127.0.0.1",
         port: int = 8000,
@@ -426,6 +426,7 @@ class MCPServer(Offers, LineServing):
         options: HTTPOptions | None = None,
         settings: ServingSettings | None = None,
         ready: Callable[[], bool] = lambda: True,
+        others: Mapping[str, MCPServer] | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve Streamable HTTP on Hypercorn's protocols until drained or cancelled.
@@ -438,14 +439,28 @@ class MCPServer(Offers, LineServing):
             options: bounds and names of the endpoint.
             settings: bounds of the socket layer.
             ready: what `GET /readyz` answers.
+            others: more servers on the same port, each by a path of its own. They go down with
+                this one, and have the same options but for HTTP+SSE.
             task_status: reports the URLs of the endpoint.
 
         Raises:
             OSError: the address cannot be bound.
         """
+        from mcp_trio.http.by_path import ByPath  # noqa: PLC0415 - as the next one
         from mcp_trio.http.serving import HTTPService  # noqa: PLC0415 - Hypercorn is slow to import
 
-        app = self.asgi_app(options, host=host, ready=ready)
+        first = self.asgi_app(options, host=host, ready=ready)
+        app = ByPath(
+            first,
+            {
+                path.rstrip("/"): server.asgi_app(
+                    attrs.evolve(first.options, path=path, legacy_sse_path=None),
+                    host=host,
+                    ready=ready,
+                )
+                for path, server in (others or {}).items()
+            },
+        )
         service = HTTPService(app, settings=settings, on_drain=app.drain)
         listeners = await service.bind(host, port)
         self._services.append(service)
@@ -456,7 +471,7 @@ class MCPServer(Offers, LineServing):
                 await nursery.start(app.run)
                 async with trio.open_nursery() as serving:
                     urls = await serving.start(service.run_listeners, listeners)
-                    task_status.started([url + app.options.path for url in urls])
+                    task_status.started([url + first.options.path for url in urls])
                 nursery.cancel_scope.cancel()
         finally:
             self._services.remove(service)

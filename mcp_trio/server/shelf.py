@@ -21,6 +21,7 @@ from mcp_trio.errors import DuplicateRegistrationError, InvalidParamsError, NotF
 from mcp_trio.events import Event
 from mcp_trio.server.listing import Listed, Listing
 from mcp_trio.server.providers import ToolEntry, ToolProvider
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import Revision
 
 KEPT_LISTINGS = 3
@@ -111,9 +112,13 @@ class Shelf(Generic[E]):
         """The revision and entries of everybody who contributes."""
         return [(self._stamp, self._own)]
 
+    def guarded(self) -> bool | None:
+        """Whether some entries are not for everybody; None if that is not known without looking."""
+        return None
+
     def renew(self) -> None:
         """Make the listing anew; tell of it if it is another one."""
-        listing = Listing(self.contributions(), self.kind)
+        listing = Listing(self.contributions(), self.kind, guarded=self.guarded())
         if listing.revision != self.listing.revision:
             self._listings = [listing, *self._listings[: KEPT_LISTINGS - 1]]
             self._changed(self._notice)
@@ -178,16 +183,21 @@ class ToolShelf(Shelf[ToolEntry]):
     """The tools: those of the program, then each provider's."""
 
     def __init__(
-        self, changed: Callable[[Notice], None], emit: Callable[[Event], None] = lambda _event: None
+        self,
+        changed: Callable[[Notice], None],
+        emit: Callable[[Event], None] = lambda _event: None,
+        authorizer: Callable[[], Authorizer | None] = lambda: None,
     ) -> None:
         """Make an empty one.
 
         Args:
             changed: told of each new listing, synchronously.
             emit: told what providers have to tell observers.
+            authorizer: gives the server's own rules.
         """
         super().__init__("tool", changed)
         self._emit = emit
+        self._authorizer = authorizer
         self.providers: list[ToolProvider] = []
 
     @property
@@ -202,6 +212,7 @@ class ToolShelf(Shelf[ToolEntry]):
                 owns=lambda name: self._owned_beside(provider, name),
                 changed=self.renew,
                 emit=self._emit,
+                rules=self._authorizer,
             )
         )
         self.providers.append(provider)
@@ -217,6 +228,13 @@ class ToolShelf(Shelf[ToolEntry]):
         """The program's own tools, then each provider's."""
         sets = [provider.tools for provider in self.providers]
         return [*super().contributions(), *((tools.revision, tools.entries) for tools in sets)]
+
+    def guarded(self) -> bool | None:
+        """Whether some tools are not for everybody, as far as the providers know of theirs."""
+        if any(entry.authorize is not None for entry in self._own.values()):
+            return True
+        known = [provider.tools.guarded for provider in self.providers]
+        return None if None in known else any(known)
 
     def find(self, name: str) -> ToolEntry | None:
         """The entry that runs a call now; the call keeps it.
@@ -239,6 +257,11 @@ class _Host:
     owns: Callable[[str], bool]
     changed: Callable[[], None]
     emit: Callable[[Event], None]
+    rules: Callable[[], Authorizer | None]
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        return self.rules()
 
 
 _LISTS = {"tool": "tools", "prompt": "prompts", "resource": "resources", "template": "resources"}

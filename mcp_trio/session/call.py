@@ -41,6 +41,11 @@ class TimeLimit:
     at it, or the answer. They begin anew when a question of the server has been answered, and do
     not run while one is open: it is this side that is waited for then."""
 
+    def __attrs_post_init__(self) -> None:
+        """Raise `ValueError` for what is no number of seconds."""
+        if math.isnan(self.total) or math.isnan(self.idle):
+            raise ValueError("a time limit is a number of seconds, and nan is none")
+
     def watched(self, on_progress: ProgressCallback | None) -> ProgressCallback | None:
         """What takes the progress of a call with this limit, which may need to be told of it."""
         return _unheard if on_progress is None and self.idle < math.inf else on_progress

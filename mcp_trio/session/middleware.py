@@ -8,7 +8,7 @@ is before `authorize` is asked.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -60,6 +60,32 @@ async def demand(authorize: Authorizer | None, context: Context) -> None:
         answer = await answer
     if answer is not True:
         raise UnauthorizedError("The caller may not do this")
+
+
+def _as_set(scopes: Iterable[str]) -> frozenset[str]:
+    return frozenset(scopes)
+
+
+@attrs.frozen
+class RequiresScopes:
+    """An authorizer that demands scopes of the caller, and says which."""
+
+    scopes: frozenset[str] = attrs.field(converter=_as_set)
+    what: str = "this server"
+    """What they are needed for."""
+
+    def __call__(self, context: Context) -> bool:
+        """Ask.
+
+        Raises:
+            UnauthorizedError: the caller lacks one.
+        """
+        held = frozenset[str]() if context.principal is None else context.principal.scopes
+        if held >= self.scopes:
+            return True
+        raise UnauthorizedError(
+            f"{self.what} needs more scopes", data={"requiredScopes": sorted(self.scopes)}
+        )
 
 
 def question(context: Context, method: str, target: str) -> Context:

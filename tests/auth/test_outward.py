@@ -101,3 +101,26 @@ async def test_an_answer_is_read_whole_and_a_redirect_is_not_followed():
 
     found = await ask(answer)
     assert (found.status, found.body, found.headers["location"]) == (302, b"body", "https://x")
+
+
+async def test_a_code_is_not_sent_over_a_connection_that_may_be_closing():
+    """The server closes what it has heard nothing of, just when the person is back."""
+    connections = 0
+
+    async def serve(stream):
+        nonlocal connections
+        connections += 1
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        await stream.receive_some()
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
+        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/"
+        async with Outward(NetworkPolicy(allow_private=True)) as outward:
+            assert (await outward.ask(question(url))).status == 200
+            with trio.fail_after(10):
+                answer = await outward.ask(question(url, body=b"code=c", settles=True))
+        nursery.cancel_scope.cancel()
+    assert (answer.status, connections) == (200, 2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from mcp_trio.abc import RawEntry, Reading
@@ -231,3 +234,34 @@ def test_an_unchanged_bad_entry_is_not_tried_again(step, view, compiler):
     made = step(before, bad, view("b"), complete=True)
     assert compiler.compiled == []
     assert made.snapshot.report == before.report
+
+
+def test_an_old_snapshot_goes_without_the_garbage_collector(step, view):
+    # The collector may be kept from large catalogs; then only counting references frees them.
+    before = step(Snapshot(), view("a"), view("b"), complete=True).snapshot
+    gone = weakref.ref(before.members["a"].operation)
+    gc.disable()
+    try:
+        step(before, view("a", tool_description="New."))
+        del before
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_renames_withdrawals_and_new_ones_in_one_step_leave_the_names_sorted(step, view):
+    ids = ["b", "d", "f", "h"]
+    before = step(Snapshot(), *(view(i) for i in ids), complete=True).snapshot
+    made = step(
+        before,
+        view("b", name="z"),
+        view("d", name="f"),
+        view("f", name="d"),
+        view("new", name="h"),
+        view("first", name="a"),
+        removed=["h"],
+    ).snapshot
+    assert list(made.entries) == list(made.owners) == ["a", "d", "f", "h", "z"]
+    assert [made.owners[name] for name in made.entries] == ["first", "f", "d", "new", "b"]
+    for name, owner in made.owners.items():
+        assert made.entries[name] is made.members[owner].entry

@@ -86,6 +86,16 @@ def test_the_page_shows_what_it_prints(demo):
     assert varies.sub("?", ask(admin_of(demo)).stdout) == varies.sub("?", shown)
 
 
+def test_nothing_that_stands_in_a_registry_steers_the_terminal(demo):
+    hostile = json.dumps({"\x1b[2J\u202ex": 1})
+    demo.sql("UPDATE operations SET target = ? WHERE name = 'crm_create_lead'", hostile)
+    demo.until_log("operation crm.leads.create")
+    for options in ([], ["--json"]):
+        said = ask(admin_of(demo), *options).stdout
+        assert "crm.leads.create" in said
+        assert not {"\x1b", "\u202e"} & set(said)
+
+
 def test_what_clients_reach_and_what_operators_reach_are_apart(demo):
     admin, public = admin_of(demo), demo.url.removesuffix("/mcp")
     for probe in ("/healthz", "/readyz"):

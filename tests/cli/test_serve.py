@@ -270,6 +270,27 @@ async def test_a_registry_and_connections_of_ones_own(tmp_path):
         service.close()
 
 
+async def test_toolsets_and_a_list_that_is_too_long(tmp_path):
+    other = {**HELLO, "operation_id": "bye", "name": "say_bye", "tool_description": "Say bye."}
+    registry_with(tmp_path, HELLO, other)
+    config = CONFIG.replace("[catalog]", "[catalog]\nsearch_above = 1")
+    more = '[toolsets.polite]\nnames = ["hel*"]\ninstructions = "Be polite"\n'
+    service = Service(write(tmp_path, config + more))
+    try:
+        service.until_log("2 operations")
+        async with MCPClient(service.url) as client:
+            listed = [tool.name async for tool in client.tools()]
+            assert listed == ["search_tools", "describe_tool", "call_tool"]
+            result = await client.call_tool("call_tool", {"name": "hello"})
+            assert result.structured_content == {"said": "hello"}
+        async with MCPClient(f"{service.url}/polite") as client:
+            assert (client.server_info.name, client.instructions) == ("ours/polite", "Be polite")
+            assert [tool.name async for tool in client.tools()] == ["hello"]
+        assert service.stop() == 0
+    finally:
+        service.close()
+
+
 async def test_a_secret_from_the_environment_reaches_the_upstream_and_nothing_else(tmp_path):
     secret = "s3cr3t-canary"
     seen = []

@@ -1,5 +1,7 @@
 """The methods of a client, typed: what is sent, what comes back, what is refused here."""
 
+import math
+
 import pytest
 import trio
 import trio.testing
@@ -15,7 +17,12 @@ from mcp_trio import (
     RequestTimeoutError,
     TimeLimit,
 )
-from mcp_trio.errors import InvalidParamsError, MethodNotFoundError, ProtocolError
+from mcp_trio.errors import (
+    ConfigurationError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    ProtocolError,
+)
 from mcp_trio.jsonrpc.messages import Error
 from mcp_trio.wire import REVISIONS
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
@@ -327,3 +334,13 @@ async def test_a_schema_that_cannot_be_used_is_an_error_before_anything_is_sent(
         with pytest.raises(MCPError, match="outputSchema of measure"):
             await client.call_tool("measure")
         assert script.count("tools/call") == 0
+
+
+@pytest.mark.parametrize("times", [{"timeout": math.nan}, {"probe_timeout": math.nan}])
+async def test_a_time_that_is_none_is_refused_before_anything_is_sent(times):
+    with pytest.raises(ConfigurationError, match="not nan"):
+        ClientOptions(**times)
+    async with MCPClient(MCPServer("x")) as client:
+        with pytest.raises(ValueError, match="nan is none"):
+            await client.ping(timeout=math.nan)
+        await client.ping()

@@ -115,7 +115,7 @@ async def test_configured_names_and_origins_are_served():
         (b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"ping"}', -32700, None),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}', -32700, None),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}', -32700, None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * 100_000, -32600, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * 100_000, -32600, 1),
         (b"[]", -32600, None),
         (b"3", -32600, None),
         (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),

@@ -21,6 +21,7 @@ from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import demand
 from mcp_trio.wire import CallToolResult
 from mcp_trio.wire.revisions import R2026_07_28
+from tests.canary import CANARY, no_secret_is_logged, search  # noqa: F401  # a fixture of all
 
 
 @attrs.define
@@ -208,12 +209,16 @@ class Bench:
             arguments = {"id": "1"}
         operation, context = self.compile(**changes), make_context(principal)
         await demand(operation.authorize, context)  # as a server does
-        return await operation.call(context, arguments)
+        result = await operation.call(context, arguments)
+        search(result, "the result of a call")
+        search(operation, "a compiled operation")
+        return result
 
 
 @pytest.fixture
 def make_bench():
     def make(base_url: str, *, sockets=None, resolver=None, **options: object) -> Bench:
+        options["headers"] = {"x-canary": CANARY, **options.get("headers", {})}
         connection = HttpConnection(name="crm", base_url=base_url, **options)
         extra = {} if resolver is None else {"resolver": resolver}
         connections = Connections([connection], network=sockets, **extra)

@@ -216,8 +216,8 @@ async def test_an_html_page_of_success_is_a_malformed_reply(bench, upstream, fai
     upstream.says(b"<html><body>Welcome!</body></html>", kind="text/html; charset=utf-8")
     text, told = failure(await bench.call())
     assert text == (
-        "[adapter_execution] the upstream answered with text/html where JSON or plain text was "
-        "expected. Report the operation to its operator."
+        "[adapter_execution] the upstream answered with text/html where JSON, XML or plain text "
+        "was expected. Report the operation to its operator."
     )
     assert told["code"] == "unexpected_content_type"
 
@@ -722,10 +722,10 @@ async def test_text_of_western_europe_and_broken_text_are_readable(bench, upstre
     assert "not json" in failure(await bench.call())[0]
 
 
-async def test_a_binary_answer_is_a_malformed_reply(bench, upstream, failure):
-    upstream.says(b"\x89PNG", kind="image/png")
+async def test_an_answer_of_an_unknown_kind_is_a_malformed_reply(bench, upstream, failure):
+    upstream.says(b"\x89", kind="application/x-unheard-of")
     text, told = failure(await bench.call())
-    assert "answered with image/png where" in text
+    assert "answered with application/x-unheard-of where" in text
     assert told["code"] == "unexpected_content_type"
 
 

@@ -7,6 +7,7 @@ was checked against the official schema. The client's own messages are not, bein
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -121,9 +122,11 @@ class Quarreller:
     """Sends one message and returns when it has been answered."""
 
     async def unreadable(self, body: bytes) -> None:
-        self.tap.unreadable = 1
+        # Where the id can be made out, whoever waits for the answer is told.
+        found = re.search(rb'"id": ?(\d+)', body)
+        self.tap.unreadable, self.tap.unreadable_id = 1, int(found[1]) if found else None
         await self.send(body)
-        self.tap.unreadable = 0
+        self.tap.unreadable, self.tap.unreadable_id = 0, None
 
     async def say(self, message: object) -> None:
         self.tap.hear("client", message, judge=False)

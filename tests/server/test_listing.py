@@ -53,6 +53,17 @@ def test_of_two_tools_of_one_name_the_first_contributor_wins() -> None:
     assert listing.entries["a"] is first["a"]
 
 
+def test_whether_it_is_for_everybody_is_looked_up_unless_it_is_known() -> None:
+    @attrs.frozen
+    class Guarded(Entry):
+        authorize = print  # type: ignore[assignment]  # anything but None
+
+    tool = Tool(name="g", input_schema={"type": "object"})
+    assert not Listing([("1", entries("a"))]).guarded
+    assert Listing([("1", entries("a")), ("1", {"g": Guarded(tool)})]).guarded
+    assert Listing([("1", entries("a"))], guarded=True).guarded
+
+
 def test_an_empty_listing_is_an_empty_page() -> None:
     listing = Listing([])
     assert bytes(listing.page(R26, 0, 10)) == b"[]"

@@ -241,7 +241,8 @@ class Conversation:
     said: set[tuple[Sender, str]] = attrs.field(factory=set[tuple[Sender, str]])
     """Who has sent what: methods, and `result`s and `error`s by what they answer."""
     unreadable: int = 0
-    """Errors without an id that are owed to messages whose id could not be read."""
+    """Errors that are owed to messages that cannot be read: without an id, or with this one."""
+    unreadable_id: int | None = None
     _asked: dict[tuple[Sender, object], str] = attrs.field(factory=dict[tuple[Sender, object], str])
 
     def finish(self) -> None:
@@ -284,10 +285,10 @@ class Conversation:
         if not message.keys() & {"result", "error"} or "method" in message:
             return self._called(sender, str(message.get("method")), message)
         other: Sender = "server" if sender == "client" else "client"
-        if "error" in message and id_ is None and self.unreadable:
+        if "error" in message and self.unreadable and id_ in (None, self.unreadable_id):
             self.unreadable -= 1
             self.said.add((sender, "error"))
-            return self._error(message, anonymous=True)
+            return self._error(message, anonymous=id_ is None)
         asked = self._asked.pop((other, id_), None)
         if asked is None:
             return [".id: answers nothing"]

@@ -62,6 +62,8 @@ class Answer:
     """Whether a failure may pass by itself; None: as the status says."""
     content: Sequence[ContentBlock] | None = None
     """The content of the result, where the upstream speaks of content itself."""
+    cut: bool = False
+    """Whether the adapter stopped at the limit of items, because the operation truncates."""
 
 
 Send: TypeAlias = Callable[[], Awaitable[Answer]]

@@ -18,6 +18,9 @@ import msgspec
 
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.runtime.adapters.base import INPUT_NAMES
+from mcp_trio.runtime.adapters.http_exchange import HttpRequest, check_identity
+from mcp_trio.runtime.adapters.http_headers import TOKEN, check_header, check_line, scalar
+from mcp_trio.runtime.adapters.rest_multipart import write_multipart
 from mcp_trio.runtime.adapters.rest_styles import (
     Style,
     cookie_text,
@@ -25,60 +28,24 @@ from mcp_trio.runtime.adapters.rest_styles import (
     path_text,
     query_pairs,
 )
+from mcp_trio.runtime.adapters.xml_tree import check_tree, write_xml
 from mcp_trio.runtime.http_connection import HttpConnection
-from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping, plain_text
+from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.wire import JSONObject
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _COOKIE_VALUE = re.compile(r"[\x21\x23-\x2B\x2D-\x3A\x3C-\x5B\x5D-\x7E]*")
-_PROTECTED = frozenset(
-    {
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-        "expect",
-        "forwarded",
-        "host",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "via",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-forwarded-proto",
-    }
-)
-"""Headers that decide about framing, identity or routing; a mapping may set none of them."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _CONTENT_TYPE = {
     "json": "application/json",
     "form": "application/x-www-form-urlencoded",
+    "multipart": "multipart/form-data",
     "text": "text/plain; charset=utf-8",
+    "xml": "application/xml",
 }
+_ACCEPT = {"xml": "application/xml, text/xml, application/json;q=0.5"}
 _SECTIONS = ("path", "query", "headers", "cookies")
-
-
-@attrs.frozen(kw_only=True)
-class HttpRequest:
-    """A request, ready for any client."""
-
-    method: str
-    target: str
-    """Path and query, percent-encoded, the prefix of the base URL included."""
-    headers: Mapping[str, str]
-    """By name in lower case, without those of the connection."""
-    body: bytes = b""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -92,6 +59,8 @@ class RequestTemplate:
     sections: Mapping[str, Mapper]
     """Mappings of path, query, headers and cookies."""
     body: Mapper | None
+    accept: str
+    """What `Accept` says unless the mapping does."""
     media_type: str | None
     """What `Content-Type` says, if not the usual for the content type."""
     styles: Mapping[str, Mapping[str, Style]]
@@ -120,7 +89,7 @@ class RequestTemplate:
         query = _written(made.get("query", {}), "input_mapping.query", self._styled("query"))
         if query:
             target = f"{target}?{query}"
-        headers = {"accept": "application/json", "accept-encoding": "identity"}
+        headers = {"accept": self.accept, "accept-encoding": "identity"}
         for name, value in made.get("headers", {}).items():
             style = self._styled("headers").get(name)
             headers[name.lower()] = _header(value, f"input_mapping.headers.{name}", style)
@@ -129,18 +98,20 @@ class RequestTemplate:
             headers["cookie"] = "; ".join(cookies)
         if self.key_header is not None:
             headers[self.key_header] = str(uuid.uuid4())
-        body = b"" if self.body is None else self._write(self.body(context))
-        if body and self.content_type in _CONTENT_TYPE:
-            headers["content-type"] = self.media_type or _CONTENT_TYPE[self.content_type]
+        kind, body = ("", b"") if self.body is None else self._write(self.body(context))
+        if body:
+            headers["content-type"] = kind
         return HttpRequest(method=self.method, target=target, headers=headers, body=body)
 
     def _styled(self, section: str) -> Mapping[str, Style]:
         return self.styles.get(section, {})
 
-    def _write(self, value: object) -> bytes:
+    def _write(self, value: object) -> tuple[str, bytes]:
+        """The body, and what `Content-Type` says of it; empty if there is none."""
         place = "input_mapping.body"
         if value is None:
-            return b""
+            return "", b""
+        kind = self.media_type or _CONTENT_TYPE[self.content_type]
         match self.content_type:
             case "json":
                 try:
@@ -148,17 +119,29 @@ class RequestTemplate:
                 except UnicodeEncodeError as error:
                     raise MappingError("is not valid Unicode", path=place) from error
             case "form":
-                if not isinstance(value, dict):
-                    raise MappingError("a form needs an object", path=place)
-                fields = cast("dict[str, object]", value)
+                fields = _fields(value, place)
                 body = _written(fields, place, self._styled("body"), form=True).encode()
+            case "multipart":
+                boundary, body = write_multipart(_fields(value, place), place)
+                kind = f"{kind}; boundary={boundary}"
+            case "xml":
+                try:
+                    body = write_xml(value)
+                except ValueError as error:
+                    raise MappingError(str(error), path=place) from error
             case _:
-                body = _scalar(value, place).encode("utf-8", "replace")
+                body = scalar(value, place).encode("utf-8", "replace")
         if len(body) > self.request_bytes:
             raise MappingError(
                 f"the request body is larger than {self.request_bytes} bytes", path=place
             )
-        return body
+        return kind, body
+
+
+def _fields(value: object, place: str) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise MappingError("a form needs an object", path=place)
+    return cast("Mapping[str, object]", value)
 
 
 def compile_request(
@@ -174,8 +157,6 @@ def compile_request(
     content_type = cast(
         "str", target.get("content_type", "json" if method in _WITH_BODY else "none")
     )
-    if content_type not in {*_CONTENT_TYPE, "none"}:
-        raise OperationError(f"target.content_type {content_type} is not supported by this version")
     names = _places(path)
     mapping = operation.input_mapping or _by_name(operation, names, content_type)
     foreign = sorted(mapping.keys() - {*_SECTIONS, "body"})
@@ -185,14 +166,19 @@ def compile_request(
         )
     if "body" in mapping and content_type == "none":
         raise OperationError("there is a body, but content_type is none", place="target")
+    media_type = cast("str | None", target.get("media_type"))
+    if (content_type == "multipart") != (media_type or content_type).startswith("multipart"):
+        raise OperationError("does not belong to this content_type", place="target.media_type")
+    if content_type == "xml":
+        try:
+            check_tree(mapping.get("body"))
+        except ValueError as error:
+            raise OperationError(str(error), place="input_mapping.body") from error
     _check_names(mapping, names, connection)
-    if settings.auth == "on_behalf_of" and connection.on_behalf_of is None:
-        raise OperationError(
-            f"the connection {connection.name} has no on_behalf_of", place="execution_config.auth"
-        )
+    check_identity(connection, settings)
     key_header = settings.idempotency_key_header
     if key_header is not None:
-        _check_header(key_header, connection, "execution_config.idempotency_key_header")
+        check_header(key_header, connection, "execution_config.idempotency_key_header")
     return RequestTemplate(
         method=method,
         path=connection.path_prefix + path,
@@ -205,7 +191,8 @@ def compile_request(
         body=compile_mapping(mapping["body"], "input_mapping.body", INPUT_NAMES)
         if "body" in mapping
         else None,
-        media_type=cast("str | None", target.get("media_type")),
+        accept=_ACCEPT.get(content_type, "application/json"),
+        media_type=media_type,
         styles=_styles(operation, mapping),
         request_bytes=settings.request_bytes,
         key_header=key_header.lower() if key_header else None,
@@ -268,24 +255,10 @@ def _check_names(
             # Names from data would escape the checks below.
             raise OperationError("must be an object of names", place=f"input_mapping.{section}")
     for name in cast("Mapping[str, object]", mapping.get("headers", {})):
-        _check_header(name, connection, f"input_mapping.headers.{name[:80]}")
+        check_header(name, connection, f"input_mapping.headers.{name[:80]}")
     for name in cast("Mapping[str, object]", mapping.get("cookies", {})):
-        if _HEADER_NAME.fullmatch(name) is None:
+        if TOKEN.fullmatch(name) is None:
             raise OperationError("is not the name of a cookie", place="input_mapping.cookies")
-
-
-def _check_header(name: str, connection: HttpConnection, place: str) -> None:
-    if _HEADER_NAME.fullmatch(name) is None:
-        raise OperationError("is not the name of a header", place=place)
-    if name.lower() in _PROTECTED or name.lower() in connection.header_names:
-        raise OperationError("this header is not for an operation to set", place=place)
-
-
-def _scalar(value: object, place: str) -> str:
-    try:
-        return plain_text(value)
-    except ValueError as error:
-        raise MappingError(str(error), path=place) from error
 
 
 def _encoded(text: str, place: str, encode: Callable[[str], str]) -> str:
@@ -311,7 +284,7 @@ def _fill_path(path: str, values: Mapping[str, object], styles: Mapping[str, Sty
             if text.strip(".,;") == "":
                 raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
             return text
-        text = _scalar(value, place)
+        text = scalar(value, place)
         if not text or _is_dots(text):
             raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
         return _encoded(text, place, lambda text: quote(text, safe=""))
@@ -366,7 +339,7 @@ def _pairs(values: Mapping[str, object], place: str) -> Iterator[tuple[str, str]
 
 
 def _encoded_value(value: object, place: str) -> str:
-    text = _scalar(value, place)
+    text = scalar(value, place)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -375,18 +348,14 @@ def _encoded_value(value: object, place: str) -> str:
 
 
 def _header(value: object, place: str, style: Style | None) -> str:
-    text = _scalar(value, place) if style is None else line_text(style, value, place)
-    if any(not " " <= c <= "~" for c in text) or text != text.strip():
-        raise MappingError(
-            "a header value must be printable ASCII without spaces at its ends", path=place
-        )
-    return text
+    text = scalar(value, place) if style is None else line_text(style, value, place)
+    return check_line(text, place)
 
 
 def _cookies(values: Mapping[str, object], styles: Mapping[str, Style]) -> Iterator[str]:
     for name, value in values.items():
         place = f"input_mapping.cookies.{name}"
-        text = cookie_text(value, place) if name in styles else _scalar(value, place)
+        text = cookie_text(value, place) if name in styles else scalar(value, place)
         if _COOKIE_VALUE.fullmatch(text) is None:
             raise MappingError(
                 "a cookie value must not hold spaces, quotes, commas, semicolons or backslashes",

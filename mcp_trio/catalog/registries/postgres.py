@@ -1,0 +1,357 @@
+"""The PostgreSQL registry as a catalog reads it: read-only, in a worker thread.
+
+psycopg knows asyncio and threads, not Trio, so one read is one hop to a thread that does
+all the SQL of that read, under a limiter of one. Every read is one read-only transaction of
+one moment with a limit on its time, so it never makes a publisher wait, and it works on a
+standby. Tables and triggers stand in `postgres_schema`.
+
+A connection is kept between looks. One that was lost meanwhile is made again, by libpq's
+rules: an address with several hosts fails over to the next one. A token tells whether a
+server is the same registry at a later time, so that a standby that lags, or that was
+promoted and went another way, is read completely instead of misunderstood.
+
+Cancelling a read, or running out of time, asks the server to end the query; if it does not
+even answer that, the socket is cut. Neither leaves a query behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Generator
+from typing import LiteralString, TypeVar
+
+import attrs
+import psycopg
+import psycopg.conninfo
+import trio
+
+from mcp_trio.abc import RawEntry, Reading, RegistryError, Trouble
+from mcp_trio.catalog.operation import FORMAT
+from mcp_trio.catalog.registries.options import RegistryOptions
+from mcp_trio.catalog.registries.postgres_schema import LAYOUT
+from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_entry
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.network_guard import is_loopback
+from mcp_trio.secrets import Secret, mask, shown_url
+
+CANCEL_TIMEOUT = 1.0
+"""Seconds for telling a server to end a query; then the socket is cut."""
+_FETCH: LiteralString = "FETCH FORWARD 500 FROM catalog"
+
+T = TypeVar("T")
+
+_TEXT = [f"o.{name}::text" for name in VIEW_COLUMNS]
+_SIZE = " + ".join(f"coalesce(octet_length({name}), 0)" for name in _TEXT)
+# A row that is too large is selected without its columns, so it never enters memory.
+_SHOWN = ", ".join(f"CASE WHEN {_SIZE} <= {MAX_VIEW_BYTES} THEN {name} END" for name in _TEXT)
+_STATE: LiteralString = "SELECT format, layout, registry_id, counter, stamp FROM registry_state"
+_EVERYTHING = (
+    f"SELECT o.operation_id, true, {_SIZE}, {_SHOWN} FROM operations o "  # noqa: S608  # constant
+    "WHERE o.status = 'published'"
+)
+_SINCE = (
+    "SELECT c.operation_id, o.status IS NOT DISTINCT FROM 'published', "  # noqa: S608  # constant
+    f"{_SIZE}, {_SHOWN} FROM operation_changes c "
+    "LEFT JOIN operations o ON o.operation_id = c.operation_id WHERE c.revision > %s"
+)
+
+
+@attrs.frozen
+class _Token:
+    """A state of one registry; travels as text."""
+
+    registry_id: str
+    counter: int
+    stamp: str
+
+    def __str__(self) -> str:
+        return f"{self.registry_id}:{self.counter}:{self.stamp}"
+
+    @classmethod
+    def read(cls, text: str) -> _Token | None:
+        registry_id, _, rest = text.partition(":")
+        counter, colon, stamp = rest.partition(":")
+        known = colon and counter.isascii() and counter.isdecimal() and len(counter) < 19
+        return cls(registry_id, int(counter), stamp) if known and "\x00" not in text else None
+
+
+class _Line:
+    """An open connection, and a way to cut it from another thread."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self.connection = connection
+        # A descriptor of our own for the same socket: that of the connection may be closed,
+        # and its number given to another file, at any moment.
+        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+        self._lock = threading.Lock()
+
+    def cut(self) -> None:
+        """End the connection as a broken network would. From any thread."""
+        with self._lock, contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close both. Never raises."""
+        with contextlib.suppress(psycopg.Error):
+            self.connection.close()
+        with self._lock:
+            self._socket.close()
+
+
+class PostgresRegistry:
+    """Reads the published operations of a PostgreSQL database. Implements `Registry`.
+
+    Connects on first need. Not for two tasks at once: reads wait for each other.
+
+    Args:
+        address: a `postgresql://` URL without a password; several hosts are tried in turn.
+            Without an `sslmode` in it, hosts beyond this machine are reached over TLS with
+            a certificate that has to be theirs.
+        options: the password, the authorities, and the times.
+
+    Raises:
+        ConfigurationError: such an address cannot be, or has a password in it.
+    """
+
+    def __init__(self, address: str, options: RegistryOptions | None = None) -> None:
+        self._options = options or RegistryOptions()
+        self._shown = shown_url(address)
+        self._parameters = _parameters(address, self._options)
+        self._limiter = trio.CapacityLimiter(1)
+        # What follows belongs to the thread that holds the limiter.
+        self._line: _Line | None = None
+        self._secret: Secret | None = None
+        """The password that the connection was made with."""
+
+    async def change_token(self) -> str:
+        """Tell the state of the registry by reading one row.
+
+        Raises:
+            RegistryError: it cannot be read now.
+        """
+        return str(await self._in_time(self._token))
+
+    async def read(self, since: str | None) -> Reading:
+        """Read what was published, changed or withdrawn after `since`, in one transaction.
+
+        Raises:
+            RegistryError: it cannot be read now.
+        """
+        base = _Token.read(since) if since is not None else None
+        return await self._in_time(lambda connection: self._read(connection, base))
+
+    async def aclose(self) -> None:
+        """Close the connection, after an abandoned read has ended. It reopens on the next use."""
+        # Bounded although shielded: an abandoned read has been told to end.
+        with trio.move_on_after(CANCEL_TIMEOUT, shield=True) as scope:
+            await trio.to_thread.run_sync(
+                self._close, abandon_on_cancel=True, limiter=self._limiter
+            )
+        if scope.cancelled_caught and self._line is not None:
+            self._line.cut()
+
+    async def _in_time(self, work: Callable[[psycopg.Connection], T]) -> T:
+        with trio.move_on_after(self._options.total_timeout):
+            return await self._in_thread(work)
+        raise RegistryError(
+            Trouble.UNREACHABLE,
+            f"{self._shown} gave no answer within {self._options.total_timeout:g} seconds",
+        )
+
+    async def _in_thread(self, work: Callable[[psycopg.Connection], T]) -> T:
+        try:
+            return await trio.to_thread.run_sync(
+                self._work, work, abandon_on_cancel=True, limiter=self._limiter
+            )
+        except trio.Cancelled:
+            line = self._line
+            if line is not None:
+                await self._end_query(line)
+            raise
+
+    async def _end_query(self, line: _Line) -> None:
+        """Let the thread that was left behind end, and the query on the server with it."""
+        with trio.CancelScope(shield=True):
+            # Bounded by itself.
+            await trio.to_thread.run_sync(_cancel, line)
+
+    # What runs in the thread.
+
+    def _work(self, work: Callable[[psycopg.Connection], T]) -> T:
+        with self._troubles():
+            kept = self._line is not None
+            try:
+                return self._transact(work)
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                line = self._line
+                if not kept or line is None or not line.connection.broken:
+                    raise
+                # It was lost between two looks, which says nothing about the server now.
+                self._close()
+                # If we cut it ourselves, nobody waits for an answer any more.
+                trio.from_thread.check_cancelled()
+                return self._transact(work)
+
+    def _transact(self, work: Callable[[psycopg.Connection], T]) -> T:
+        if self._line is None:
+            self._line = self._connect()
+        connection = self._line.connection
+        limit = max(1, int(self._options.total_timeout * 1000))
+        # One round trip. The limit belongs to the transaction, so it needs no session of
+        # its own behind a pooler.
+        connection.execute(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+            f"SET LOCAL statement_timeout = {limit};".encode()
+        )
+        try:
+            return work(connection)
+        finally:
+            if not connection.closed:
+                connection.execute("ROLLBACK")
+
+    def _connect(self) -> _Line:
+        self._secret = self._options.fetch_secret()
+        password = None if self._secret is None else self._secret.reveal()
+        connection = psycopg.connect(
+            psycopg.conninfo.make_conninfo(**self._parameters, password=password),
+            autocommit=True,
+            # Prepared statements do not survive a pooler.
+            prepare_threshold=None,
+        )
+        return _Line(connection)
+
+    def _close(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def _token(self, connection: psycopg.Connection) -> _Token:
+        rows = connection.execute(_STATE).fetchall()
+        if len(rows) != 1 or rows[0][0] != FORMAT:
+            raise RegistryError(
+                Trouble.SCHEMA, f"{self._shown} is not a registry of the format {FORMAT}"
+            )
+        _, layout, registry_id, counter, stamp = rows[0]
+        if int(layout) < LAYOUT:
+            raise RegistryError(
+                Trouble.SCHEMA,
+                f"{self._shown} has layout {layout} and is to be migrated to {LAYOUT}: "
+                "see mcp_trio.catalog.registries.postgres_schema",
+            )
+        return _Token(str(registry_id), int(counter), str(stamp))
+
+    def _read(self, connection: psycopg.Connection, base: _Token | None) -> Reading:
+        now = self._token(connection)
+        entries: list[RawEntry] = []
+        removed: list[str] = []
+        partial = base is not None and self._is_past(connection, base, now)
+        query = _SINCE if partial else _EVERYTHING
+        # A cursor on the server: rows come in batches, and not all at once. It ends with the
+        # transaction. Not the driver's own: that one must be told to close, which fails
+        # when the query is cancelled at that moment.
+        connection.execute(
+            f"DECLARE catalog NO SCROLL CURSOR FOR {query}".encode(),
+            (base.counter,) if base is not None and partial else (),
+        )
+        while rows := connection.execute(_FETCH).fetchall():
+            for operation_id, published, size, *columns in rows:
+                if published:
+                    entries.append(to_entry(str(operation_id), int(size), columns))
+                else:
+                    removed.append(str(operation_id))
+        return Reading(
+            token=str(now), entries=tuple(entries), removed=tuple(removed), complete=not partial
+        )
+
+    @staticmethod
+    def _is_past(connection: psycopg.Connection, base: _Token, now: _Token) -> bool:
+        """Whether this registry was once at the token, and not another that shares its id."""
+        if base.registry_id != now.registry_id or base.counter > now.counter:
+            return False
+        had = connection.execute(
+            "SELECT 1 FROM registry_history WHERE revision = %s AND stamp = %s",
+            (base.counter, base.stamp),
+        )
+        return had.fetchone() is not None
+
+    @contextlib.contextmanager
+    def _troubles(self) -> Generator[None]:
+        """Turn what the driver says into RegistryError, in one place."""
+        try:
+            yield
+        except (psycopg.Error, OSError) as error:
+            # A connection that failed once is not trusted again.
+            self._close()
+            trouble, what = _meaning(error)
+            held = [] if self._secret is None else [self._secret]
+            said = mask(" ".join(str(error).split())[:500], held)
+            raise RegistryError(trouble, f"{self._shown} {what}: {said}") from None
+
+
+def _cancel(line: _Line) -> None:
+    """Ask the server to end what the connection runs; cut it if the server cannot be asked."""
+    try:
+        line.connection.cancel_safe(timeout=CANCEL_TIMEOUT)
+    except (psycopg.Error, OSError):
+        line.cut()
+
+
+def _meaning(error: Exception) -> tuple[Trouble, str]:
+    match error:
+        case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
+            return Trouble.SCHEMA, "is not laid out as a registry"
+        case psycopg.errors.InsufficientPrivilege():
+            return Trouble.DENIED, "does not let us read"
+        case psycopg.errors.QueryCanceled() | psycopg.errors.SerializationFailure():
+            return Trouble.LOCKED, "is held by somebody, or too slow"
+        case psycopg.errors.InvalidCatalogName():
+            return Trouble.MISSING, "is not there"
+        case psycopg.OperationalError() | psycopg.InterfaceError() | OSError():
+            denied = any(
+                sign in str(error) for sign in ("authentication failed", "no password supplied")
+            )
+            if denied or "no pg_hba.conf entry" in str(error):
+                return Trouble.DENIED, "does not let us in"
+            if 'database "' in str(error) and "does not exist" in str(error):
+                return Trouble.MISSING, "is not there"
+            return Trouble.UNREACHABLE, "cannot be reached"
+        case _:
+            return Trouble.UNREADABLE, "cannot be read"
+
+
+def _parameters(address: str, options: RegistryOptions) -> dict[str, str]:
+    """The address taken apart, with what we add to it.
+
+    Raises:
+        ConfigurationError: it is none, or has a password in it.
+    """
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(f"registry {shown_url(address)} is no PostgreSQL URL") from None
+    if given.get("password"):
+        raise ConfigurationError(
+            f"registry {shown_url(address)}: a password stands in secret_env or secret_file"
+        )
+    made = {name: str(value) for name, value in given.items() if value is not None}
+    made.setdefault("application_name", "mcp-trio")
+    # At least 2: libpq itself knows no less.
+    made["connect_timeout"] = str(max(2, round(options.connect_timeout)))
+    # A peer that is gone without a word is noticed, and not only by our own clock.
+    made.setdefault("tcp_user_timeout", str(int(options.total_timeout * 1000)))
+    if options.ca_file is not None:
+        made["sslrootcert"] = options.ca_file
+    if not _is_near(made) or options.ca_file is not None:
+        made.setdefault("sslmode", "verify-full")
+        if made["sslmode"] == "verify-full":
+            made.setdefault("sslrootcert", "system")
+    return made
+
+
+def _is_near(parameters: dict[str, str]) -> bool:
+    """Whether every host is this machine."""
+    hosts = (parameters.get("hostaddr") or parameters.get("host") or "").split(",")
+    return all(host == "" or host.startswith(("/", "@")) or is_loopback(host) for host in hosts)

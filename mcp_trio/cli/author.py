@@ -1,0 +1,283 @@
+"""`mcp-trio check`, `diff`, `import`, `publish`: operations before a server sees them.
+
+What is asked for goes to standard output, as text or, with `--json`, as one JSON value; all
+else goes to standard error. The exit status is 0, 1 if there are faults or differences, and 2
+where nothing could be judged at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from mcp_trio.authoring.checking import Checked
+from mcp_trio.authoring.checking import check as check_source
+from mcp_trio.authoring.comparing import compare_views, views_by_id
+from mcp_trio.authoring.faults import AuthoringError
+from mcp_trio.authoring.imports import Imported
+from mcp_trio.authoring.publishing import publish as publish_operations
+from mcp_trio.authoring.sources import Source, read_source
+from mcp_trio.authoring.yaml_text import write_yaml
+from mcp_trio.secrets import SecretSource
+from mcp_trio.wire import JSONObject
+
+TROUBLE = 2
+"""The exit status where a file, a source or a registry cannot be used."""
+
+T = TypeVar("T")
+
+
+def tried(work: Callable[[], T]) -> T:
+    """Do the work; what a person can mend is explained, and exits."""
+    try:
+        return work()
+    except AuthoringError as error:
+        click.echo(f"mcp-trio: {error}", err=True)
+        sys.exit(TROUBLE)
+
+
+def read(place: str, secret_env: str | None) -> Source:
+    """Read a source, with the secret that it may want."""
+    if secret_env is None:
+        return read_source(place)
+    source = SecretSource(folder=Path())
+    secret = partial(source.secret, "--secret-env", "secret", env=secret_env, file=None)
+    return read_source(place, secret)
+
+
+def told(value: object, text: str, *, as_json: bool) -> None:
+    """Print a result in the form that was asked for."""
+    click.echo(json.dumps(value, ensure_ascii=False) if as_json else text)
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+_secret = click.option(
+    "--secret-env",
+    metavar="NAME",
+    help="Environment variable with the token or password of a registry on a server.",
+)
+_config = click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings of the service: its connections are the only ones.",
+)
+
+
+# -- check ---------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("source")
+@_config
+@_secret
+@_json
+@click.option("--strict", is_flag=True, help="Let warnings fail, too.")
+def check(
+    source: str, config: Path | None, secret_env: str | None, as_json: bool, strict: bool
+) -> None:
+    """Find every fault of operations, with its place and what to do.
+
+    SOURCE is a JSON or YAML file, a folder of them, or a registry.
+    """
+    checked = tried(lambda: check_source(read(source, secret_env), config))
+    _tell_findings(checked, as_json=as_json)
+    bad = checked.findings if strict else checked.faults
+    sys.exit(1 if bad else 0)
+
+
+def _tell_findings(checked: Checked, *, as_json: bool) -> None:
+    faults = len(checked.faults)
+    warnings = len(checked.findings) - faults
+    value: JSONObject = {
+        "operations": len(checked.operations),
+        "faults": faults,
+        "warnings": warnings,
+        "findings": [each.as_json() for each in checked.findings],
+    }
+    lines = [each.as_text() for each in checked.findings]
+    lines.append(
+        f"{len(checked.operations)} sound, {_count(faults, 'fault')}, {_count(warnings, 'warning')}"
+    )
+    told(value, "\n".join(lines), as_json=as_json)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+# -- diff ----------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@_secret
+@_json
+def diff(a: str, b: str, secret_env: str | None, as_json: bool) -> None:
+    """Tell what B would change over A, by operation id and key; exit with 1 if anything.
+
+    A and B are files, folders or registries.
+    """
+    found = tried(
+        lambda: compare_views(views_by_id(read(a, secret_env)), views_by_id(read(b, secret_env)))
+    )
+    told(found.as_json(), found.as_text(), as_json=as_json)
+    sys.exit(1 if found else 0)
+
+
+# -- publish -------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("source")
+@click.argument("registry")
+@_config
+@_json
+@click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
+@click.option("--prune", is_flag=True, help="Withdraw what SOURCE does not have.")
+def publish(
+    source: str, registry: str, config: Path | None, as_json: bool, dry_run: bool, prune: bool
+) -> None:
+    """Publish the operations of SOURCE in a registry, all of them or none.
+
+    REGISTRY is a SQLite file (.sqlite, .sqlite3, .db) or a JSON document; one that is not there
+    is made. Nothing is written if SOURCE has a fault.
+    """
+    checked = tried(lambda: check_source(read_source(source), config))
+    if checked.faults:
+        for finding in checked.faults:
+            click.echo(finding.as_text(), err=True)
+        click.echo("mcp-trio: nothing was published", err=True)
+        sys.exit(1)
+    outcome = tried(
+        lambda: publish_operations(checked.operations, registry, prune=prune, dry_run=dry_run)
+    )
+    told({**outcome.as_json(), "dry_run": dry_run}, outcome.as_text(), as_json=as_json)
+
+
+# -- import --------------------------------------------------------------------------
+
+
+@click.group("import")
+def import_() -> None:
+    """Make operations from a description of an API."""
+
+
+def _output(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of every importer."""
+    for decorate in (
+        _json,
+        click.option("--prefix", default="", help="What the name of every tool begins with."),
+        click.option("--connection", help="Name of the connection in the service's settings."),
+        click.option(
+            "-o",
+            "--output",
+            required=True,
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="The file to write, .yaml or .json.",
+        ),
+        click.option(
+            "--include",
+            multiple=True,
+            metavar="KIND=PATTERN",
+            help="Only these; of each kind one has to fit.",
+        ),
+        click.option("--exclude", multiple=True, metavar="KIND=PATTERN", help="All but these."),
+    ):
+        function = decorate(function)
+    return function
+
+
+_token = click.option(
+    "--token-env", metavar="NAME", help="Environment variable with a bearer token for SOURCE."
+)
+
+
+@import_.command("openapi")
+@click.argument("source")
+@_output
+@_token
+@click.option(
+    "--schema-bytes",
+    type=click.IntRange(min=256, max=262_144),
+    default=16_384,
+    show_default=True,
+    help="About how large one schema may become.",
+)
+@click.option("--output-schemas/--no-output-schemas", default=True, help="Describe answers.")
+def import_openapi(
+    source: str, *, output: Path, token_env: str | None, as_json: bool, **chosen: Any
+) -> None:
+    """Import OpenAPI 2.0, 3.0 or 3.1 from a file or an address.
+
+    Filters are tag=, path=, method= or id= and a pattern, such as path=/users/*.
+    """
+    from mcp_trio.authoring.fetching import Library  # noqa: PLC0415 - for this command only
+    from mcp_trio.authoring.openapi import importer  # noqa: PLC0415
+
+    options = importer.Options(**chosen)
+    made = tried(lambda: importer.import_openapi(Library(source, bearer(token_env)), options))
+    _write(made, source, output, as_json=as_json)
+
+
+def bearer(variable: str | None) -> dict[str, str]:
+    """The header for a token in an environment variable.
+
+    Raises:
+        AuthoringError: it is not set.
+    """
+    if variable is None:
+        return {}
+    token = os.environ.get(variable)
+    if not token:
+        raise AuthoringError(f"{variable} is not set")
+    return {"authorization": f"Bearer {token}"}
+
+
+def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
+    document = made.document()
+    if output.suffix == ".json":
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    else:
+        # One line: a source may hold anything.
+        shown = "".join(c if c.isprintable() else " " for c in source)
+        text = f"# From {shown}\n{write_yaml(document)}"
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        click.echo(f"mcp-trio: cannot write {output}: {error.strerror}", err=True)
+        sys.exit(TROUBLE)
+    value: JSONObject = {
+        "imported": len(made.views),
+        "filtered": made.filtered,
+        "refused": [each.as_json() for each in made.refused],
+        "notes": [each.as_json() for each in made.notes],
+        "settings": made.settings,
+        "output": str(output),
+    }
+    lines = [f"not imported: {each.what}: {each.reason}" for each in made.refused]
+    lines += [f"note: {each.what}: {each.reason}" for each in made.notes]
+    lines.append(
+        f"{len(made.views)} imported into {output}, {len(made.refused)} not, "
+        f"{made.filtered} not asked for"
+    )
+    if made.settings:
+        lines += ["", "The service needs, for example:", "", made.settings]
+    told(value, "\n".join(lines), as_json=as_json)
+
+
+COMMANDS: dict[str, click.Command] = {
+    "check": check,
+    "diff": diff,
+    "import": import_,
+    "publish": publish,
+}
+"""By name."""

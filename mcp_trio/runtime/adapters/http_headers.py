@@ -1,0 +1,76 @@
+"""Headers that an operation sets: which it may, and which values are one line."""
+
+from __future__ import annotations
+
+import re
+
+from mcp_trio.catalog.operation import OperationError
+from mcp_trio.runtime.http_connection import HttpConnection
+from mcp_trio.runtime.mapping import MappingError, plain_text
+
+TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""The name of a header or a cookie (RFC 9110, section 5.6.2)."""
+PROTECTED_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "forwarded",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+    }
+)
+"""Headers that decide about framing, identity or routing; a mapping may set none of them."""
+
+
+def check_header(name: str, connection: HttpConnection, place: str) -> None:
+    """Refuse the name of a header that an operation may not set.
+
+    Raises:
+        OperationError: it is protected, the connection's own, or no name at all.
+    """
+    if TOKEN.fullmatch(name) is None:
+        raise OperationError("is not the name of a header", place=place)
+    if name.lower() in PROTECTED_HEADERS or name.lower() in connection.header_names:
+        raise OperationError("this header is not for an operation to set", place=place)
+
+
+def check_line(text: str, place: str) -> str:
+    """Give back the text of a header value.
+
+    Raises:
+        MappingError: it could end the line or be read as something else.
+    """
+    if any(not " " <= c <= "~" for c in text) or text != text.strip():
+        raise MappingError(
+            "a header value must be printable ASCII without spaces at its ends", path=place
+        )
+    return text
+
+
+def scalar(value: object, place: str) -> str:
+    """Write a scalar as text.
+
+    Raises:
+        MappingError: it is none.
+    """
+    try:
+        return plain_text(value)
+    except ValueError as error:
+        raise MappingError(str(error), path=place) from error

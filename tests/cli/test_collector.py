@@ -1,0 +1,66 @@
+"""The garbage collector of a service leaves a catalog alone, and a catalog does not need it."""
+
+import gc
+import weakref
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from mcp_trio.catalog.operation import parse
+from mcp_trio.cli import collector
+from mcp_trio.cli.demo import CREATE_LEAD, GET_PROFILE, LIST_ITEMS
+from mcp_trio.config import make_connections
+from mcp_trio.runtime.compiler import Compiler
+from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_sections import HttpSection
+
+
+@pytest.fixture
+def restored():
+    """Undo what is done to the collector of this process."""
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("restored")
+async def test_full_rounds_wait_for_the_catalog_and_then_leave_it_out():
+    full = []
+
+    def note(phase, facts):
+        if phase == "start" and facts["generation"] == 2:
+            full.append(facts)
+
+    loaded = trio.Event()
+    gc.callbacks.append(note)
+    try:
+        async with trio.open_nursery() as nursery:
+            collector.relax()
+            nursery.start_soon(collector.settle, loaded)
+            await wait_all_tasks_blocked()
+            catalog = [[[]] for _ in range(500_000)]  # many young rounds
+            assert full == []
+            assert gc.get_freeze_count() == 0
+            loaded.set()
+    finally:
+        gc.callbacks.remove(note)
+    assert gc.get_freeze_count() > len(catalog)
+    assert gc.get_threshold() == collector.SERVING
+
+
+def test_a_compiled_operation_goes_without_the_collector(tmp_path):
+    upstreams = {"demo": HttpSection(base_url="http://127.0.0.1:9", vars={"tenant": "acme"})}
+    compiler = Compiler(Connections(make_connections(upstreams, tmp_path)))
+    guarded = {**GET_PROFILE, "execution_config": {"required_scopes": ["read"]}}
+    gc.disable()
+    try:
+        for view in (CREATE_LEAD, GET_PROFILE, LIST_ITEMS, guarded):
+            entry = compiler.compile(parse(view))
+            gone = [weakref.ref(entry), weakref.ref(entry.validator), weakref.ref(entry.operation)]
+            assert entry.definition
+            del entry
+            assert [ref() for ref in gone] == [None] * 3
+    finally:
+        gc.enable()

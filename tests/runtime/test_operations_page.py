@@ -1,0 +1,54 @@
+"""The examples of `docs/operations.md` do what the page says."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from mcp_trio.catalog.operation import parse
+from mcp_trio.runtime.adapters.xml_tree import read_xml, write_xml
+from tests.programs import ROOT
+
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+BLOCKS = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+VIEWS = [block for block in BLOCKS if "target" in block]
+
+
+def example(*keys):
+    """The changes of the one example whose target has these keys."""
+    (found,) = [each for each in VIEWS if all(key in json.dumps(each) for key in keys)]
+    arguments = re.findall(r"args\.(\w+)", json.dumps(found))
+    schema = {"type": "object", "properties": {name: {} for name in arguments}}
+    return {"input_schema": schema, "input_mapping": {}, **found}
+
+
+@pytest.mark.parametrize("changes", VIEWS)
+def test_every_example_is_a_view(view, changes):
+    parse(view(**changes))
+
+
+async def test_the_example_of_multipart(bench, upstream):
+    arguments = {"title": "Q3", "data": "JVBERg==", "name": "q3.pdf"}
+    await bench.call(arguments, **example('"multipart"'))
+    assert upstream.last.target == "/reports"
+    assert b'name="title"\r\n\r\nQ3\r\n' in upstream.last.body
+    assert b'name="report"; filename="q3.pdf"\r\nContent-Type: application/pdf\r\n\r\n%PDF\r\n' in (
+        upstream.last.body
+    )
+
+
+def test_the_example_of_xml():
+    (tree,) = [block for block in BLOCKS if "order" in block]
+    (text,) = re.findall(r"```xml\n(.*?)\n```", PAGE, re.DOTALL)
+    assert read_xml(text.encode()) == tree
+    assert write_xml(tree).decode().partition("?>")[2] == text
+
+
+async def test_the_example_of_graphql(bench, upstream):
+    upstream.says({"data": {"lead": {"name": "Ada", "notes": [{"text": "a"}, {"text": "b"}]}}})
+    result = await bench.call({"id": "7"}, **example('"graphql"'))
+    assert upstream.last.target == "/graphql"
+    assert upstream.last.json()["variables"] == {"id": "7"}
+    assert result.structured_content == {"name": "Ada", "notes": ["a", "b"]}
