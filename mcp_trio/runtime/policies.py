@@ -72,6 +72,8 @@ class Settings:
     """Most items of an array in a result."""
     truncates: bool
     """Whether what is over the limit is cut off, in place of an error."""
+    stream_progress: bool
+    """Whether the caller is told of each part of an answer that comes in parts."""
 
 
 def settings_of(operation: Operation, connection: Connection | None) -> Settings:
@@ -104,6 +106,7 @@ def settings_of(operation: Operation, connection: Connection | None) -> Settings
         cache_vary=tuple(cast("list[str]", cache.get("vary") or [])),
         items=cast("int | None", limits.get("items")),
         truncates=limits.get("on_exceed") == "truncate",
+        stream_progress=cast("bool", config.get("stream_progress", False)),
     )
 
 
@@ -139,7 +142,6 @@ def _rate(config: JSONObject | None) -> RatePolicy | None:
 # Values that ask for nothing are harmless; all others would be a silent lie.
 _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "task": ("never",),
-    "stream_progress": (False,),
 }
 
 

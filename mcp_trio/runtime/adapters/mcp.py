@@ -115,7 +115,10 @@ class McpAdapter:
             ),
         )
         return Plan(
-            prepare=partial(self._prepare, tool), reads=tool.arguments.names, idempotent=False
+            prepare=partial(self._prepare, tool),
+            reads=tool.arguments.names,
+            idempotent=False,
+            reports=True,
         )
 
     def _prepare(self, tool: _Tool, context: Mapping[str, object], call: Call) -> Send:
