@@ -17,6 +17,7 @@
     ├─ RequestCancelledError     local only, never sent
     ├─ TransportClosedError      local: sending after close
     ├─ TransportError            the world: the transport broke under us
+    │  └─ SessionExpiredError    the server has forgotten the session
     ├─ AlreadyConnectedError     local misuse: connect twice
     ├─ DuplicateRegistrationError  local misuse: name taken
     ├─ HandlerFailedError        a handler raised; wraps the cause
@@ -55,6 +56,7 @@ __all__ = [
     "RequestCancelledError",
     "RequestTimeoutError",
     "ResourceNotFoundError",
+    "SessionExpiredError",
     "ToolError",
     "TransportClosedError",
     "TransportError",
@@ -269,6 +271,14 @@ class TransportError(MCPError):
     """The transport broke, or the peer went away before it answered."""
 
     code = ErrorCode.TRANSPORT_ERROR
+
+
+class SessionExpiredError(TransportError):
+    """The server has forgotten the session, and done nothing for the request that was in it.
+
+    A client opens another session by itself and asks once more; this is what comes of it if
+    that one is forgotten, too, or cannot be opened.
+    """
 
 
 class AlreadyConnectedError(MCPError):

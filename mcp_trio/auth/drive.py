@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack
+from typing import cast
 
 import attrs
 import httpx2
@@ -42,6 +43,7 @@ from mcp_trio.auth.urls import origin_of
 from mcp_trio.errors import ConfigurationError, MCPError, UnauthorizedError
 from mcp_trio.network_guard import NetworkPolicy, is_loopback
 from mcp_trio.secrets import Secret, shown_url
+from mcp_trio.transports.http_endpoint import reading
 
 logger = logging.getLogger("mcp_trio.auth")
 
@@ -452,10 +454,11 @@ async def drain(response: httpx2.Response) -> None:
     size = 0
     with trio.move_on_after(_DRAIN_TIMEOUT):
         try:
-            async for chunk in rest:
-                size += len(chunk)
-                if size > _DRAIN:
-                    break
+            async with reading(cast("AsyncGenerator[bytes, None]", aiter(rest))) as chunks:
+                async for chunk in chunks:
+                    size += len(chunk)
+                    if size > _DRAIN:
+                        break
         except httpx2.HTTPError:
             pass  # it is not wanted anyway
     await rest.aclose()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +20,7 @@ from mcp_trio.network_guard import (
     Resolve,
     resolve,
 )
+from mcp_trio.transports.http_endpoint import reading
 
 ASK_TIMEOUT = 30.0
 """Seconds for one request."""
@@ -97,7 +97,7 @@ class Outward:
         response = await transport.handle_async_request(request)
         body = bytearray()
         try:
-            async with aclosing(response.aiter_bytes()) as chunks:
+            async with reading(response.aiter_bytes()) as chunks:
                 async for chunk in chunks:
                     body += chunk
                     if len(body) > MAX_BODY:

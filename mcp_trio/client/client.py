@@ -31,6 +31,7 @@ from mcp_trio.errors import (
     MCPError,
     MethodNotFoundError,
     RequestTimeoutError,
+    SessionExpiredError,
     TransportClosedError,
     sole_cause,
 )
@@ -81,7 +82,7 @@ class MCPClient(Listening):
         making = Making(
             session=self._make_session, negotiation=self._negotiate, opened=self._opened
         )
-        lines = Lines(target, self.options.auth)
+        lines = Lines(target, self.options)
         self._cache = ResponseCache(self.options.cache, lines) if self.options.cache else None
         self._connection = Connection(lines, self.options, making)
         self._nursery: trio.Nursery | None = None
@@ -252,9 +253,7 @@ class MCPClient(Listening):
             async def send(params: JSONObject | None, within: TimeLimit) -> JSONObject:
                 nonlocal sent
                 sent += 1
-                return await self.session.call(
-                    method, params, timeout=within, on_progress=on_progress
-                )
+                return await self._asked(method, params, within, on_progress)
 
             async def ask() -> tuple[JSONObject, bool]:
                 answer = await self._answers.in_rounds(
@@ -274,6 +273,29 @@ class MCPClient(Listening):
 
         return await around(self._layers, core)(method, params)
 
+    async def _asked(
+        self,
+        method: str,
+        params: JSONObject | None,
+        limit: TimeLimit,
+        on_progress: ProgressCallback | None,
+    ) -> JSONObject:
+        """Send a request, once more in another session if the server has forgotten this one."""
+        session = self.session
+        deadline = trio.current_time() + limit.total
+        try:
+            return await session.call(method, params, timeout=limit, on_progress=on_progress)
+        except SessionExpiredError as error:
+            with trio.move_on_at(deadline) as scope:
+                if not await self._connection.replaced(session):
+                    raise
+            if scope.cancelled_caught:
+                raise RequestTimeoutError(
+                    f"there was no other session within {limit.total} s"
+                ) from error
+        left = limit.until(deadline)
+        return await self.session.call(method, params, timeout=left, on_progress=on_progress)
+
     def forget(self, method: str | None = None) -> None:
         """Drop the answers that are kept, or those to one method.
 
@@ -288,7 +310,7 @@ class MCPClient(Listening):
             self._cache.forget(method)
 
     async def _usable(self, limit: TimeLimit) -> TimeLimit:
-        """Wait, within the limit, while the server is started again; what is left of it."""
+        """Wait, within the limit, while the line is opened again; what is left of it."""
         if not self.session.closed:
             return limit
         deadline = trio.current_time() + limit.total
@@ -347,6 +369,11 @@ class MCPClient(Listening):
         except MCPError as error:
             logger.warning("the server cannot be listened to for changes: %s", error)
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the server may send several messages in an array."""
+        return self._revision is not None and self._revision.batches
+
     def answer_live(self, request: Request) -> Runner:
         """Accept a request of the server. Called by the session, in wire order.
 
@@ -369,10 +396,13 @@ class MCPClient(Listening):
 class _Callbacks:
     """What the client answers when the server asks live: a ping, and what `answers` can."""
 
-    batches = False
-
     def __init__(self, client: MCPClient) -> None:
         self._client = client
+
+    @property
+    def batches(self) -> bool:
+        """Whether the revision in use has batches (B5)."""
+        return self._client.takes_batches
 
     def admit(self, request: Request, headers: Mapping[str, str] | None) -> Runner:  # noqa: ARG002 - the contract
         if request.method != "ping":

@@ -2,8 +2,9 @@
 
 The only task that opens and closes lines; each has a nursery of its own within it, so a line
 is gone before the next one is opened. Another line is needed when the first question has ended
-the first one, when HTTP knows only the older transport, and when a program that may be started
-again has died. A call that had been sent by then has failed: it is never sent twice.
+the first one, when HTTP knows only the older transport, when an HTTP server has forgotten its
+session, and when a program that may be started again has died. A call that had been sent by
+then has failed, and is sent again only if the server says that it has done nothing for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import attrs
 import trio
 
 from mcp_trio.abc import Transport
-from mcp_trio.client.negotiation import Agreed, Anew, Negotiation
+from mcp_trio.client.negotiation import Agreed, Anew, Listening, Negotiation
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.client.targets import Lines
 from mcp_trio.eras.negotiate import Known, Step, first_step
@@ -50,6 +51,8 @@ class Connection:
         self._session: Dispatcher | None = None
         self._lasting = lines.restarts > 0
         """Whether another line may be there when this one has ended."""
+        self._worth_another = True
+        """Whether the line that was used last has ended in a way that another one may mend."""
         self._changed = trio.Event()
         self._scope = trio.CancelScope()
         self._closing = False
@@ -67,9 +70,15 @@ class Connection:
         return self._session
 
     async def usable(self) -> None:
-        """Wait while the server is being started again; done at once if it will not be."""
+        """Wait while the line is being opened again; done at once if it will not be."""
         while self.session.closed and self._lasting:
             await self._changed.wait()
+
+    async def replaced(self, session: Dispatcher) -> bool:
+        """Wait for the session after this one, which is about to end. False if it was the last."""
+        while self._session is session and self._lasting:
+            await self._changed.wait()
+        return self._session is not session
 
     async def renewed(self, session: Dispatcher) -> bool:
         """Wait for the session after this one. False if this one goes on, or was the last."""
@@ -101,14 +110,14 @@ class Connection:
             except MCPError as error:
                 if self._session is None:
                     raise
-                logger.warning("the server cannot be started again: %s", error)
+                logger.warning("the server cannot be reached again: %s", error)
             if trio.current_time() - began > HEALTHY:
                 left = self._lines.restarts
-            if self._closing or not left:
+            if self._closing or not left or not self._worth_another:
                 return
             await trio.sleep(self._pause(self._lines.restarts - left))
             left -= 1
-            logger.warning("the server is started again")
+            logger.warning("the connection to the server is opened again")
 
     async def close(self) -> None:
         """End the session, so that the server still hears what was said, and then the task.
@@ -194,6 +203,9 @@ class Connection:
                     task_status.started()
                 await ended.wait()
             nursery.cancel_scope.cancel()
+        if isinstance(outcome, Agreed):
+            forgotten = isinstance(transport, Listening) and transport.expired
+            self._worth_another = forgotten or not self._lines.older
         if refusal is not None:
             raise refusal
         return outcome if isinstance(outcome, Anew) else None

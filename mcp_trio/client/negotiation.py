@@ -62,6 +62,7 @@ class Listening(Protocol):
 
     session_id: str | None
     status: int | None
+    expired: bool
 
     async def listen(self, headers: dict[str, str]) -> None:
         """Open that stream."""

@@ -91,6 +91,8 @@ class ClientOptions:
     """Whether the structured content of a tool is held to the schema it was listed with."""
     reconnect: Backoff = attrs.field(factory=Backoff)
     """How patiently a broken stream of changes is opened again."""
+    max_message: int = 16 * 1024 * 1024
+    """Bytes of one message of the server, where the target is a URL; a `Command` has its own."""
     auth: Authorization | None = None
     """Where tokens come from, for targets that are http and https URLs."""
 

@@ -18,7 +18,7 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.abc import Transport
-from mcp_trio.client.options import Authorization, Identified
+from mcp_trio.client.options import ClientOptions, Identified
 from mcp_trio.errors import ConfigurationError, TransportError
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.transports.lines import LineTransport
@@ -34,6 +34,8 @@ KEEP_ALIVE = 3.0
 """Seconds that a connection is kept for the next message. Node, uvicorn and Hypercorn close one
 after five: with as much here, a message could meet the end of its connection, and nobody may
 say whether it was read."""
+SESSIONS = 5
+"""Sessions in a row, each shorter than a minute, that an HTTP server may forget."""
 _HTTP = frozenset({"http", "https"})
 _HOSTED = {"http": 80, "https": 443, "ws": 80, "wss": 443, "tcp": None}
 """Schemes with a host, and the port that goes without saying."""
@@ -83,8 +85,12 @@ Target: TypeAlias = "str | Sequence[str | os.PathLike[str]] | Command | Server |
 class Lines:
     """The way to one server: opens the lines to it, one at a time."""
 
-    def __init__(self, target: Target, auth: Authorization | None = None) -> None:
+    def __init__(self, target: Target, options: ClientOptions) -> None:
         """Make one; nothing is opened yet.
+
+        Args:
+            target: what the client was made for.
+            options: of the client.
 
         Raises:
             ConfigurationError: a target of a kind we do not know, or one that takes no tokens.
@@ -96,7 +102,8 @@ class Lines:
         elif not _has_lines(target):
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
-        self._auth = auth
+        self._auth = auth = options.auth
+        self._max_message = options.max_message
         self._bound: object = None
         self._used = False
         if auth is not None and not self.older:
@@ -125,8 +132,10 @@ class Lines:
 
     @property
     def restarts(self) -> int:
-        """Times in a row that a line which broke is opened again."""
-        return self._target.restarts if isinstance(self._target, Command) else 0
+        """Times in a row that a line is opened again: to a program, or for another session."""
+        if isinstance(self._target, Command):
+            return self._target.restarts
+        return SESSIONS if self.older else 0
 
     @property
     def identity(self) -> object:
@@ -159,15 +168,48 @@ class Lines:
                 case str() as url:
                     if self.older:
                         auth = self._bound = None if self._auth is None else self._auth.bind(url)
-                        yield await _open_http(url, exits, auth, older=older)
+                        yield await self._open_http(url, exits, auth, older=older)
                     else:
-                        yield await _open_url(url, exits)
+                        yield await self._open_url(url, exits)
                 case Command() as command:
                     yield await exits.enter_async_context(program_line(command))
                 case Transport() as transport:
                     yield transport
                 case server:
                     yield await exits.enter_async_context(_served(server))
+
+    async def _open_url(self, url: str, exits: contextlib.AsyncExitStack) -> Transport:
+        parts = urlsplit(url)
+        stream = await _connect(parts, exits)
+        if parts.scheme not in {"ws", "wss"}:
+            return LineTransport(stream, stream, max_line=self._max_message)
+        from mcp_trio.transports.websocket import WebSocketTransport  # noqa: PLC0415 - on demand
+
+        path = parts.path or "/"
+        socket = WebSocketTransport(
+            stream,
+            parts.netloc.rpartition("@")[2],
+            f"{path}?{parts.query}" if parts.query else path,
+            max_message=self._max_message,
+        )
+        await socket.open()
+        return socket
+
+    async def _open_http(
+        self, url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
+    ) -> Transport:
+        from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT  # noqa: PLC0415 - on demand
+
+        client = await exits.enter_async_context(_http_client(auth))
+        limit = self._max_message
+        patience = NOTICE_TIMEOUT + (0.0 if self._auth is None else self._auth.patience)
+        if older:
+            from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
+
+            return HTTPSSETransport(url, client, max_event=limit, notice_timeout=patience)
+        from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
+
+        return StreamableHTTPTransport(url, client, max_event=limit, notice_timeout=patience)
 
 
 def _has_lines(target: object) -> bool:
@@ -190,34 +232,6 @@ async def _serve(
     task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     await server.serve(transport, task_status=task_status)
-
-
-async def _open_url(url: str, exits: contextlib.AsyncExitStack) -> Transport:
-    parts = urlsplit(url)
-    stream = await _connect(parts, exits)
-    if parts.scheme not in {"ws", "wss"}:
-        return LineTransport(stream, stream)
-    from mcp_trio.transports.websocket import WebSocketTransport  # noqa: PLC0415 - on demand
-
-    path = parts.path or "/"
-    socket = WebSocketTransport(
-        stream, parts.netloc.rpartition("@")[2], f"{path}?{parts.query}" if parts.query else path
-    )
-    await socket.open()
-    return socket
-
-
-async def _open_http(
-    url: str, exits: contextlib.AsyncExitStack, auth: httpx2.Auth | None, *, older: bool
-) -> Transport:
-    client = await exits.enter_async_context(_http_client(auth))
-    if older:
-        from mcp_trio.transports.http_sse import HTTPSSETransport  # noqa: PLC0415 - on demand
-
-        return HTTPSSETransport(url, client)
-    from mcp_trio.transports.streamable_http import StreamableHTTPTransport  # noqa: PLC0415
-
-    return StreamableHTTPTransport(url, client)
 
 
 def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:

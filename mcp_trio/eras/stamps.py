@@ -20,6 +20,9 @@ from mcp_trio.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROT
 class Stamp(Protocol):
     """Completes the messages of one client."""
 
+    may_answer: bool
+    """Whether a client may answer what the server asks (B8)."""
+
     def params(self, params: JSONObject | None) -> JSONObject | None:
         """The parameters as they are sent."""
         ...
@@ -35,6 +38,8 @@ class Stamp(Protocol):
 
 class HandshakeStamp:
     """Adds the version header once a revision that has it was negotiated (H11)."""
+
+    may_answer = True
 
     def __init__(self, revision: Revision | None) -> None:
         self._headers = (
@@ -56,6 +61,8 @@ class HandshakeStamp:
 
 class StatelessStamp:
     """Adds who asks, in which revision and with which capabilities; mirrors it in headers."""
+
+    may_answer = False
 
     def __init__(
         self,

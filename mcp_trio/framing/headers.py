@@ -22,9 +22,14 @@ _PLAIN = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 """What is sent as it is. A tab is a control character, whatever HTTP thinks of it."""
 _READABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 """What is read as it is: what HTTP lets stand in a field."""
-
+_SESSION = re.compile(r"[\x21-\x7e]+")
 
 _PARAM = re.compile(PARAM_PREFIX + r"[!#$%&'*+\-.^_`|~0-9a-z]+")
+
+
+def is_session_id(value: str) -> bool:
+    """Whether a value may be the id of a session (H9)."""
+    return _SESSION.fullmatch(value) is not None
 
 
 def is_param(name: str) -> bool:

@@ -6,6 +6,7 @@ A carriage return before the line feed is dropped on the way in and never writte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import attrs
@@ -28,18 +29,30 @@ class Oversized:
     """How it ends; None while it goes on."""
 
 
+class EndlessLineError(ValueError):
+    """A line has grown beyond all patience; nothing that follows can be read."""
+
+
 class LineDecoder:
     """Cuts a byte stream into lines. Memory is bounded by the limit, in bytes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, endless: float = math.inf) -> None:
         self.limit = limit
+        self.endless = endless
+        """Bytes beyond the limit after which it is given up that a line will end."""
         self._buffer = bytearray()
         self._scanned = 0
         self._start: bytes | None = None
         """How the line begins that is being skipped; None while none is."""
+        self._skipped = 0
+        """Bytes of it that are gone."""
 
     def receive(self, data: bytes | bytearray) -> Iterator[bytes | Oversized]:
-        """Take bytes, give the lines they complete. Empty lines are dropped."""
+        """Take bytes, give the lines they complete. Empty lines are dropped.
+
+        Raises:
+            EndlessLineError: a line does not end.
+        """
         self._buffer += data
         while (end := self._buffer.find(b"\n", self._scanned)) >= 0:
             line = bytes(self._buffer[:end])
@@ -56,11 +69,15 @@ class LineDecoder:
         if self._start is None and self._scanned > self.limit:
             yield self._skip(self._buffer)
         if self._start is not None:
+            self._skipped += max(0, len(self._buffer) - EDGE)
             del self._buffer[:-EDGE]
             self._scanned = len(self._buffer)
+            if self._skipped > self.endless:
+                raise EndlessLineError(f"a line did not end within {self._skipped} bytes")
 
     def _skip(self, line: bytes | bytearray) -> Oversized:
         self._start = bytes(line[:EDGE])
+        self._skipped = 0
         return Oversized(self.limit, self._start)
 
     def end(self) -> bytes | None:

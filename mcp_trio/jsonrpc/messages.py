@@ -59,6 +59,8 @@ class Malformed:
     answer: Error | None
     lost: RequestId | None = None
     """The id of the answer that could not be read: whoever waits for it waits in vain."""
+    undone: bool = attrs.field(default=False, kw_only=True)
+    """The peer has done nothing for the request whose answer is lost: it may be sent again."""
 
 
 Response: TypeAlias = Result | Error

@@ -29,6 +29,7 @@ from mcp_trio.errors import (
     OverloadedError,
     ProtocolError,
     RequestTimeoutError,
+    SessionExpiredError,
     TransportClosedError,
     TransportError,
 )
@@ -240,13 +241,15 @@ class Dispatcher:
                 self._feed_batch(message, envelope)
             case Malformed():
                 self._malformed += 1
-                lost = message.lost if envelope.related is None else envelope.related
-                if lost is not None:
-                    self._lost(lost, message.reason)
-                    return
-                logger.warning("unreadable message: %s", message.reason)
-                if message.answer is not None:
-                    self.spawn(self._answer, message.answer)
+                if message.lost is not None:
+                    self._lost(message.lost, message.reason, ProtocolError)
+                elif envelope.related is not None:
+                    kind = SessionExpiredError if message.undone else TransportError
+                    self._lost(envelope.related, message.reason, kind)
+                else:
+                    logger.warning("unreadable message: %s", message.reason)
+                    if message.answer is not None:
+                        self.spawn(self._answer, message.answer)
 
     def spawn(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run a function in the session's nursery; does nothing once the session has ended."""
@@ -345,6 +348,12 @@ class Dispatcher:
         return reply
 
     async def _answer(self, reply: Message, related: RequestId | None = None) -> None:
+        nameless = isinstance(reply, Error) and reply.id is None
+        if self.stamp is not None and (nameless or not self.stamp.may_answer):
+            # A server has no use for an error about what it said, and without a session it must
+            # not be answered at all (B8).
+            logger.warning("what the server said is not answered")
+            return
         try:
             try:
                 await self.send(reply, related=related)
@@ -357,6 +366,10 @@ class Dispatcher:
     def _feed_batch(self, batch: Batch, envelope: Envelope) -> None:
         if not self.handler.batches:
             refusal = ProtocolError("Invalid request: batches are not part of this revision")
+            why = "it came in a batch, which the revision does not have"
+            for item in batch.items:
+                if isinstance(item, Result | Error) and item.id is not None:
+                    self._lost(item.id, why, ProtocolError)
             self.spawn(self._answer, error_message(None, refusal))
             return
         accepted: list[_Accepted] = []
@@ -468,11 +481,11 @@ class Dispatcher:
         elif isinstance(response, Error) and response.id is None:
             logger.warning("the peer could not read a message of ours: %.200s", response.message)
 
-    def _lost(self, id_: RequestId, reason: str) -> None:
-        """Fail a call of ours whose answer will not come, on the transport's word."""
+    def _lost(self, id_: RequestId, reason: str, kind: type[MCPError] = TransportError) -> None:
+        """Fail a call of ours whose answer will not come, or came in no form that can be read."""
         pending = self.peer.resolve(id_)
         if pending is not None:
-            pending.settle(TransportError(reason))
+            pending.settle(kind(f"no answer to {pending.method}: {reason}"))
 
     def release(self, id_: RequestId, retry_ms: int) -> None:
         """Let the connection of a request go; nothing where all share one line."""

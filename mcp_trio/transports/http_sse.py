@@ -6,18 +6,16 @@ server named first (E1, E2). The HTTP client is handed in, so this is tested wit
 
 from __future__ import annotations
 
-import contextlib
-from urllib.parse import urljoin, urlsplit
-
 import httpx2
 import trio
 import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.errors import TransportError, UnauthorizedError
+from mcp_trio.errors import MCPError, TransportError
 from mcp_trio.framing.gate import EVENT_STREAM, JSON
 from mcp_trio.framing.sse import EventTooLargeError, ServerEvent, SSEDecoder
 from mcp_trio.jsonrpc import codec
+from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT, Endpoint, moved, reading, told
 from mcp_trio.transports.posts import Posts
 from mcp_trio.wire.basic import RequestId
 
@@ -30,7 +28,13 @@ class HTTPSSETransport:
     """A line to one HTTP+SSE server. `pump` opens it; sending and receiving wait for that."""
 
     def __init__(
-        self, url: str, client: httpx2.AsyncClient, *, max_event: int = MAX_EVENT, buffer: int = 64
+        self,
+        url: str,
+        client: httpx2.AsyncClient,
+        *,
+        max_event: int = MAX_EVENT,
+        buffer: int = 64,
+        notice_timeout: float = NOTICE_TIMEOUT,
     ) -> None:
         """Make one.
 
@@ -39,14 +43,16 @@ class HTTPSSETransport:
             client: sends the requests; stays the caller's. Give it no read timeout.
             max_event: bytes of one message.
             buffer: messages that may wait to be received; then the stream is not read.
+            notice_timeout: seconds for the server to take a message.
         """
-        self._url = url
+        self._stream = Endpoint(url, client)
         self._client = client
+        self._notice_timeout = notice_timeout
         self._max_event = max_event
         self._arrived, self._incoming = trio.open_memory_channel[Envelope](buffer)
         self._opened = trio.Event()
         """Set when the URI is known, or never will be."""
-        self._endpoint: str | None = None
+        self._endpoint: Endpoint | None = None
         self._failure = "the server has closed the stream"
         self._closing = trio.Event()
         self._posts = Posts()
@@ -74,34 +80,31 @@ class HTTPSSETransport:
 
     async def _read(self, around: trio.CancelScope) -> None:
         try:
-            async with self._client.stream(
-                "GET", self._url, headers={"accept": EVENT_STREAM}
-            ) as response:
+            async with self._stream.ask("GET", {"accept": EVENT_STREAM}) as response:
                 media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if not response.is_success or media != EVENT_STREAM:
                     self._fail(f"the server answered {response.status_code} without a stream")
                     return
                 decoder = SSEDecoder(self._max_event)
-                async with contextlib.aclosing(response.aiter_bytes()) as chunks:
+                async with reading(response.aiter_bytes()) as chunks:
                     async for chunk in chunks:
                         for event in decoder.receive(chunk):
                             await self._take(event)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass  # closed by us while a message came in
-        except UnauthorizedError as error:
+        except MCPError as error:
             self._fail(error.message)
-        except (httpx2.HTTPError, EventTooLargeError, _ForeignEndpointError) as error:
-            self._fail(f"the stream broke: {type(error).__name__} {error}".rstrip())
+        except EventTooLargeError as error:
+            self._fail(f"the stream broke: {error}")
+        except httpx2.HTTPError as error:
+            self._fail(f"the stream broke: {told(error)}")
         finally:
             around.cancel()
 
     async def _take(self, event: ServerEvent) -> None:
-        if event.event == "endpoint":
-            target = urljoin(self._url, event.data)
-            if _origin(target) != _origin(self._url):
-                # What we say must not be sent wherever a server likes (E2).
-                raise _ForeignEndpointError("the endpoint is on another origin")
-            self._endpoint = target
+        if event.event == "endpoint" and self._endpoint is None:
+            # What we say must not be sent wherever a server likes (E2).
+            self._endpoint = Endpoint(moved(self._stream.url, event.data), self._client)
             self._opened.set()
         elif event.event == "message" and event.data:
             await self._arrived.send(Envelope(codec.decode(event.data.encode())))
@@ -119,20 +122,22 @@ class HTTPSSETransport:
         with self._posts.one():
             if self._endpoint is None:
                 raise TransportError(self._failure)
-            try:
-                response = await self._client.post(self._endpoint, content=body, headers=headers)
-            except httpx2.HTTPError as error:
-                reason = f"POST failed: {type(error).__name__} {error}".rstrip()
-                raise TransportError(reason) from error
-        if not response.is_success:
-            raise TransportError(f"the server answered {response.status_code} to a message")
+            status = await self._endpoint.tell(headers, body, within=self._notice_timeout)
+        if not 200 <= status < 300:
+            raise TransportError(f"the server answered {status} to a message")
 
     async def receive(self) -> Envelope:
-        """Wait for a message of the stream."""
+        """Wait for a message of the stream.
+
+        Raises:
+            trio.EndOfChannel: closed, or the stream has ended; says why.
+        """
         try:
             return await self._incoming.receive()
         except trio.ClosedResourceError as error:
             raise trio.EndOfChannel from error
+        except trio.EndOfChannel as error:
+            raise trio.EndOfChannel(self._failure) from error
 
     def abandon(self, request_id: RequestId) -> bool:  # noqa: ARG002 - the contract
         """Tell nobody: the stream is shared, so a notification has to."""
@@ -146,12 +151,3 @@ class HTTPSSETransport:
         self._arrived.close()
         self._incoming.close()
         await trio.lowlevel.checkpoint()
-
-
-class _ForeignEndpointError(Exception):
-    pass
-
-
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc

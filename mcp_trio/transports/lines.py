@@ -16,7 +16,7 @@ import trio.abc
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import TransportError
-from mcp_trio.framing.lines import LineDecoder, Oversized
+from mcp_trio.framing.lines import EndlessLineError, LineDecoder, Oversized
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.glimpse import glimpse
 from mcp_trio.jsonrpc.messages import Malformed, Message
@@ -26,6 +26,8 @@ from mcp_trio.wire.basic import RequestId
 logger = logging.getLogger("mcp_trio.transports")
 
 MAX_LINE = 16 * 1024 * 1024
+ENDLESS = 1024 * 1024 * 1024
+"""Bytes of a line that is too long after which nobody waits for its end any more."""
 CHUNK = 65536
 
 
@@ -46,16 +48,19 @@ class LineTransport:
         Args:
             incoming: where the peer's lines come from.
             outgoing: where ours go.
-            max_line: bytes; a longer line is skipped and answered with an error.
+            max_line: bytes; a longer line is skipped and answered with an error. If it was an
+                answer itself, the call fails that it belongs to, as far as that can be told.
             max_buffer: bytes that may wait for a peer that reads slowly; then senders wait.
             only_our_protocol: end the line when the first thing on it is no message. Behind
                 a TCP port that keeps out web pages, whose requests could carry messages.
         """
         self._incoming = incoming
         self._outgoing = outgoing
-        self._decoder = LineDecoder(max_line)
+        self._decoder = LineDecoder(max_line, endless=ENDLESS)
         self._lines: deque[bytes | Oversized] = deque()
         self._ended = False
+        self._why = ""
+        """Why it has, where the peer has not just closed it."""
         self._doubtful = only_our_protocol
         self._outbox = Outbox(max_buffer)
 
@@ -71,7 +76,11 @@ class LineTransport:
         await self._outgoing.send_all(b"".join(lines))
 
     async def receive(self) -> Envelope:
-        """Wait for a line. Lines that are no message come as `Malformed`."""
+        """Wait for a line. Lines that are no message come as `Malformed`.
+
+        Raises:
+            trio.EndOfChannel: the peer has closed the line, or says one that has no end.
+        """
         message: Message | None = None
         while message is None:
             while not self._lines:
@@ -85,13 +94,16 @@ class LineTransport:
 
     async def _receive_some(self) -> None:
         if self._ended:
-            raise trio.EndOfChannel
+            raise trio.EndOfChannel(self._why)
         try:
             data = await self._incoming.receive_some(CHUNK)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             data = b""
         if data:
-            self._lines.extend(self._decoder.receive(data))
+            try:
+                self._lines.extend(self._decoder.receive(data))
+            except EndlessLineError as error:
+                self._ended, self._why = True, str(error)
             return
         self._ended = True
         # A last line without its line feed is still a line.
@@ -127,8 +139,9 @@ def _read_edges(line: Oversized) -> Malformed | None:
     if only_later is (line.end is None):
         return None
     seen = glimpse(line.start, line.end or b"")
-    what = "a line is longer" if seen is None or not seen.answers else "the answer is longer"
-    return codec.unread(f"Invalid request: {what} than {line.limit} bytes", seen)
+    answers = seen is not None and seen.answers
+    what = "it" if answers else "Invalid request: a line"
+    return codec.unread(f"{what} is longer than {line.limit} bytes", seen)
 
 
 class ProgramLine(LineTransport):
@@ -182,7 +195,7 @@ class ProgramLine(LineTransport):
         except trio.EndOfChannel as end:
             if self._outbox.closed:
                 raise  # our own doing, about which the program has nothing to say
-            raise trio.EndOfChannel(await self._fate()) from end
+            raise trio.EndOfChannel(str(end) or await self._fate()) from end
 
     def _read(self, line: bytes | Oversized) -> Message | None:
         message = super()._read(line)

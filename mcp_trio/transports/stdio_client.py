@@ -174,7 +174,7 @@ class Program:
             )
 
     def _note(self, line: bytes | Oversized) -> None:
-        if isinstance(line, Oversized):
+        if not isinstance(line, bytes):
             return
         text = line.decode(errors="replace")
         self._last.append(text)

@@ -15,6 +15,7 @@ import trio
 import trio.abc
 import trio.lowlevel
 from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
 from wsproto.events import (
     AcceptConnection,
     BytesMessage,
@@ -40,6 +41,8 @@ HANDSHAKE_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 2.0
 """Seconds to wait for the server to answer our close."""
 CHUNK = 65536
+NO_GOODBYE = 1006
+"""The code of a connection that ended without one."""
 
 
 class WebSocketTransport:
@@ -86,6 +89,8 @@ class WebSocketTransport:
         self._failure: str | None = None
         self._ended = trio.Event()
         """Set when nothing more will be received."""
+        self._why = ""
+        """Why that is so, if it was not this side that closed the connection."""
         self._reading = False
 
     # -- sending -------------------------------------------------------------------
@@ -168,7 +173,7 @@ class WebSocketTransport:
 
         Raises:
             trio.EndOfChannel: the server closed the connection, broke the protocol, sent
-                a binary or an oversized message, or the handshake failed.
+                a binary or an oversized message, or the handshake failed; says which.
         """
         await self._opened.wait()
         while not self._ended.is_set():
@@ -179,7 +184,7 @@ class WebSocketTransport:
             if not self._ended.is_set():
                 await self._receive_events()
         await trio.lowlevel.checkpoint()
-        raise trio.EndOfChannel
+        raise trio.EndOfChannel(self._failure or self._why)
 
     async def _receive_events(self) -> None:
         self._reading = True
@@ -191,7 +196,7 @@ class WebSocketTransport:
             self._reading = False
         self._events.extend(self._read(data))
         if not data:
-            self._events.append(CloseConnection(code=1006))
+            self._events.append(CloseConnection(code=NO_GOODBYE))
 
     def _read(self, data: bytes | bytearray) -> Iterable[Event]:
         """Parse bytes; a breach of the protocol becomes the end of the connection."""
@@ -204,8 +209,9 @@ class WebSocketTransport:
             if not self._opened.is_set():
                 self._fail(f"the server answered no WebSocket handshake: {error}")
             else:
+                self._why = self._why or _broken(error)
                 self._say_close(1002, "protocol error")
-            events.append(CloseConnection(code=1006))
+            events.append(CloseConnection(code=NO_GOODBYE))
         return events
 
     def _take(self, event: Event) -> str | None:
@@ -220,6 +226,9 @@ class WebSocketTransport:
             case BytesMessage():
                 self._break_off(1003, "a message is one text frame, not a binary one")
             case CloseConnection():
+                # What the parser cannot read it reports like a close that never came.
+                unasked = self._ws.state is ConnectionState.OPEN and event.code != NO_GOODBYE
+                self._why = self._why or (_broken(event.reason) if unasked else _told(event))
                 with contextlib.suppress(LocalProtocolError):
                     self._outbox.offer(self._ws.send(event.response()), last=True)
                 self._ended.set()
@@ -240,6 +249,7 @@ class WebSocketTransport:
 
     def _break_off(self, code: int, reason: str) -> None:
         self._parts.clear()
+        self._why = f"the connection was given up: {reason}"
         self._say_close(code, reason)
         self._ended.set()
 
@@ -279,3 +289,15 @@ class WebSocketTransport:
             await self._receive_events()
             while self._events:
                 self._take(self._events.popleft())
+
+
+def _broken(how: object) -> str:
+    return f"the server broke the WebSocket protocol: {how}"
+
+
+def _told(event: CloseConnection) -> str:
+    """What a server says on closing, in words."""
+    if event.code == NO_GOODBYE:
+        return "the connection ended without a goodbye"
+    said = f": {event.reason:.120}" if event.reason else ""
+    return f"the server closed the connection with {int(event.code)}{said}"

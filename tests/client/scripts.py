@@ -27,6 +27,7 @@ class Script:
     def __init__(self, peer, answers):
         self.peer = peer
         self.answers = {"server/discover": DISCOVERED, "initialize": INITIALIZED, **answers}
+        self.heard = []
         self.asked = []
         self.told = []
         self.said = []
@@ -39,6 +40,7 @@ class Script:
         with contextlib.suppress(trio.EndOfChannel):
             while True:
                 message = await self.peer.hear(within=1e9)
+                self.heard.append(message)
                 if isinstance(message, Notification):
                     self.told.append(message)
                 if isinstance(message, Result | Error):

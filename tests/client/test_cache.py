@@ -5,6 +5,7 @@ import trio
 
 from mcp_trio import (
     ClientCallbacks,
+    ClientOptions,
     Context,
     MCPClient,
     MCPServer,
@@ -27,7 +28,7 @@ class Asking:
     def __init__(self, **options):
         self.who = "ann"
         chosen = CacheOptions(principal=lambda: self.who, **options)
-        self.cache = ResponseCache(chosen, Lines(MCPServer("any")))
+        self.cache = ResponseCache(chosen, Lines(MCPServer("any"), ClientOptions()))
         self.asked = 0
         self.answer = {"ttlMs": 1000, "cacheScope": "public"}
         self.error = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.framing.lines import LineDecoder, Oversized
+from mcp_trio.framing.lines import EndlessLineError, LineDecoder, Oversized
 
 
 def lines_of(chunks: list[bytes], limit: int = 100) -> list[bytes | Oversized | None]:
@@ -103,3 +104,26 @@ def test_any_cutting_gives_the_same_lines(
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     chunks = [data[a:b] for a, b in itertools.pairwise(edges)]
     assert lines_of(chunks) == [*lines, None]
+
+
+def test_a_line_that_does_not_end_is_given_up_in_the_end() -> None:
+    decoder = LineDecoder(100, endless=1000)
+    found: list[object] = []
+    with pytest.raises(EndlessLineError, match="did not end"):
+        for _ in range(1000):
+            found += decoder.receive(b"x" * 50)
+    assert found == [Oversized(100, b"x" * 150)]
+
+
+def test_a_gigabyte_without_a_line_feed_costs_no_memory() -> None:
+    piece = b"x" * 1_048_576
+    decoder = LineDecoder(100_000, endless=2**30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(EndlessLineError):
+            for _ in range(1100):
+                list(decoder.receive(piece))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(piece)

@@ -49,11 +49,6 @@ from tests.scenarios.test_connecting_http import FirstRevision
 from tests.scenarios.test_walk import tasks_in, until_only
 from tests.scenarios.worlds import WORLDS, world
 
-# httpx2 2.10 does not close the iterator of httpcore2 within its own (`AsyncResponseStream`), which
-# is left to the collector when a call is cancelled between two chunks. The socket is closed.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Async generator 'httpcore2._async.connection_pool.PoolByteStream:ResourceWarning"
-)
 PROGRAM = Path(__file__).with_name("program.py")
 REVISIONS = pytest.mark.parametrize("revision", [R2026_07_28, R2025_11_25], ids=str)
 WORLDS_HERE = [each for each in WORLDS if each[1] in {R2026_07_28, R2025_11_25}]

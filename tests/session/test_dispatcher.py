@@ -18,6 +18,7 @@ from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import (
     AlreadyConnectedError,
     InvalidParamsError,
+    ProtocolError,
     RequestTimeoutError,
     TransportClosedError,
     TransportError,
@@ -689,7 +690,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_call():
             async def call():
                 try:
                     await dispatcher.call("m")
-                except TransportError as error:
+                except ProtocolError as error:
                     failures.append(error)
 
             nursery.start_soon(call)

@@ -17,12 +17,6 @@ from mcp_trio.testing import check_transport
 from mcp_trio.transports.http_sse import HTTPSSETransport
 from tests.transports.late import Late
 
-# httpx2 2.10 does not close the iterator of httpcore2 within its own (`AsyncResponseStream`), which
-# is left to the collector when a stream is left between two chunks. The socket is closed.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Async generator 'httpcore2._async.connection_pool.PoolByteStream:ResourceWarning"
-)
-
 
 class ServerEnd(EventLine):
     """Our server's end; closing it lets its ASGI call return, as a session does."""

@@ -1,3 +1,4 @@
+import json
 import logging
 import socket
 
@@ -129,6 +130,61 @@ async def test_closing_writes_out_what_was_sent_also_when_the_writer_was_cancell
     await left.aclose()
     assert (await right.receive()).message == Notification("n")
     await right.aclose()
+
+
+# -- answers that are too large ----------------------------------------------------------
+
+
+def answer_of(size, order):
+    """An answer to request 7 with its fields in this order."""
+    fields = {"jsonrpc": "2.0", "id": 7, "result": {"text": "x" * size}}
+    return json.dumps({name: fields[name] for name in order}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "order", [("jsonrpc", "id", "result"), ("result", "jsonrpc", "id"), ("id", "result", "jsonrpc")]
+)
+@pytest.mark.parametrize("make", ["lines", "program"])
+async def test_an_answer_that_is_too_long_is_lost_by_name(order, make):
+    good = b'{"jsonrpc":"2.0","method":"n"}\n'
+    data = answer_of(70_000, order) + good + answer_of(20_000, order)
+    if make == "program":
+        noise = []
+        line, _ = _program(data, max_line=50_000, on_noise=noise.append)
+    else:
+        line = await _reader(data, max_line=50_000)
+    lost = (await line.receive()).message
+    assert (lost.lost, lost.answer) == (7, None)
+    assert lost.reason == "it is longer than 50000 bytes"
+    assert (await line.receive()).message == Notification("n")
+    assert (await line.receive()).message.id == 7
+    await line.aclose()
+
+
+async def test_a_request_that_is_too_long_is_refused_under_its_id():
+    data = b'{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":"%s"}}\n' % (b"x" * 200)
+    line = await _reader(data, max_line=100)
+    refusal = (await line.receive()).message
+    assert refusal.lost is None
+    assert (refusal.answer.id, refusal.answer.code) == ("a", -32600)
+    with pytest.raises(trio.EndOfChannel):
+        await line.receive()
+    await line.aclose()
+
+
+@pytest.mark.parametrize("make", ["lines", "program"])
+async def test_a_line_without_end_ends_the_line_and_says_why(monkeypatch, make):
+    monkeypatch.setattr("mcp_trio.transports.lines.ENDLESS", 1_000_000)
+    data = b'{"jsonrpc":"2.0","method":"n"}\n' + b"x" * 3_000_000
+    line = (
+        _program(data, max_line=100)[0] if make == "program" else await _reader(data, max_line=100)
+    )
+    assert (await line.receive()).message == Notification("n")
+    if make == "lines":
+        assert isinstance((await line.receive()).message, Malformed)
+    with pytest.raises(trio.EndOfChannel, match="a line did not end within 1"):
+        await line.receive()
+    await line.aclose()
 
 
 # -- the line of a program -------------------------------------------------------------

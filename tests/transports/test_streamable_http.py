@@ -21,12 +21,6 @@ from mcp_trio.jsonrpc.messages import Notification, Request
 from mcp_trio.testing import check_transport
 from mcp_trio.transports.streamable_http import StreamableHTTPTransport
 
-# httpx2 2.10 does not close the iterator of httpcore2 within its own (`AsyncResponseStream`), which
-# is left to the collector when a stream is left between two chunks. The socket is closed.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Async generator 'httpcore2._async.connection_pool.PoolByteStream:ResourceWarning"
-)
-
 
 async def test_closing_at_the_moment_an_answer_arrives_is_no_fault():
     may_answer = trio.Event()

@@ -353,3 +353,54 @@ async def test_opening_can_be_cancelled_at_any_step(step):
         await client.aclose()
         nursery.cancel_scope.cancel()
     await theirs.aclose()
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (BytesMessage(data=b"{}"), "given up: a message is one text frame"),
+        (TextMessage(data="x" * 200), "given up: a message is larger than 100 bytes"),
+        (CloseConnection(code=1011, reason="out of order"), "closed .* with 1011: out of order"),
+        (CloseConnection(code=1008), "closed the connection with 1008$"),
+    ],
+)
+async def test_those_who_wait_hear_why_the_connection_ended(event, why):
+    async with connected(max_message=100) as (client, server):
+        await server.say(event)
+        for _ in range(2):
+            with pytest.raises(trio.EndOfChannel, match=why):
+                await client.receive()
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [(b"\xff" * 50, "broke the WebSocket protocol"), (b"", "ended without a goodbye")],
+)
+async def test_those_who_wait_hear_how_it_broke(data, why):
+    async with connected() as (client, server):
+        if data:
+            await server.stream.send_all(data)
+        else:
+            await server.stream.send_stream.aclose()
+        with pytest.raises(trio.EndOfChannel, match=why):
+            await client.receive()
+
+
+async def test_a_frame_that_claims_an_exabyte_is_given_up_at_the_limit():
+    """The length in its head is believed by nobody: memory is taken as bytes arrive."""
+    async with connected(max_message=100_000) as (client, server):
+        await server.stream.send_all(b"\x81\x7f" + (2**60).to_bytes(8, "big"))
+        sent = 0
+
+        async def flood():
+            nonlocal sent
+            while True:
+                await server.stream.send_all(b"x" * 1000)
+                sent += 1000
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            with pytest.raises(trio.EndOfChannel, match="larger than 100000 bytes"):
+                await client.receive()
+            nursery.cancel_scope.cancel()
+        assert sent < 1_000_000

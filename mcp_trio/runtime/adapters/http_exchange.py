@@ -31,6 +31,7 @@ from mcp_trio.runtime.http_connection import (
 )
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.stages import Stage, StageError
+from mcp_trio.transports.http_endpoint import reading
 
 
 @attrs.frozen(kw_only=True)
@@ -101,7 +102,7 @@ class Incoming:
             raise _too_large(limit)
         size = 0
         # Closed here and now when left early; a generator left to the collector closes late.
-        async with aclosing(self._response.aiter_raw()) as stream:
+        async with reading(self._response.aiter_raw()) as stream:
             try:
                 async for part in stream:
                     size += len(part)
