@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import cast
 from urllib.parse import urljoin, urlsplit
 
@@ -12,6 +11,7 @@ import attrs
 
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.fetching import Library, is_address
+from mcp_trio.authoring.filters import Filters
 from mcp_trio.authoring.imports import (
     Imported,
     Left,
@@ -83,6 +83,8 @@ class _Import:
             if scheme.get("type") == "apiKey"
         }
         self._requests = Requests(self._references, self._writer, credentials)
+        self._filters = Filters(options.include, options.exclude)
+        self._filters.check(("tag", "path", "method", "id"))
         self._names = Names(options.prefix)
         self._ids: set[str] = set()
         title = words(root.get("info").held.get("title"))
@@ -116,24 +118,15 @@ class _Import:
         made.views.append(view)
         made.notes += [Left(title, note) for note in notes]
 
-    # -- which ---------------------------------------------------------------------
-
     def _is_wanted(self, method: str, path: str, spot: Spot) -> bool:
-        tags = [str(each.value) for each in spot.get("tags").items]
-        facts = {
-            "tag": tags,
-            "path": [path],
-            "method": [method],
-            "id": [str(spot.held.get("operationId", ""))],
-        }
-        wanted: dict[str, list[bool]] = {}
-        for rule in self._options.include:
-            kind, pattern = read_filter(rule)
-            wanted.setdefault(kind, []).append(_fits(facts[kind], pattern))
-        if not all(any(each) for each in wanted.values()):
-            return False
-        refused = (read_filter(rule) for rule in self._options.exclude)
-        return not any(_fits(facts[kind], pattern) for kind, pattern in refused)
+        return self._filters.wants(
+            {
+                "tag": [str(each.value) for each in spot.get("tags").items],
+                "path": [path],
+                "method": [method],
+                "id": [str(spot.held.get("operationId", ""))],
+            }
+        )
 
     # -- what ----------------------------------------------------------------------
 
@@ -286,24 +279,6 @@ class _Import:
 
 def _toml(text: str) -> str:
     return re.sub(r'[\x00-\x1f\x7f"\\]', "", text)[:500]
-
-
-def read_filter(rule: str) -> tuple[str, str]:
-    """Read a filter such as `tag=pets`.
-
-    Raises:
-        AuthoringError: it is none.
-    """
-    kind, equals, pattern = rule.partition("=")
-    if kind not in {"tag", "path", "method", "id"} or not equals:
-        raise AuthoringError(
-            f"{rule!r} is no filter; write tag=, path=, method= or id= and a pattern"
-        )
-    return kind, pattern
-
-
-def _fits(facts: Sequence[str], pattern: str) -> bool:
-    return any(fnmatchcase(fact.lower(), pattern.lower()) for fact in facts)
 
 
 def _input_schema(schema: JSONObject) -> JSONObject:
