@@ -98,10 +98,7 @@ class _Import:
         for path, item in self._reader.paths():
             try:
                 for method, resolved, spot in self._reader.operations(item):
-                    if self._is_wanted(method, path, spot):
-                        self._take(made, method, path, resolved, spot)
-                    else:
-                        made.filtered += 1
+                    self._take(made, method, path, resolved, spot)
             except NotImportableError as error:
                 made.refused.append(Left(path, str(error)))
         made.keep_sound()
@@ -111,6 +108,11 @@ class _Import:
     def _take(self, made: Imported, method: str, path: str, item: Spot, spot: Spot) -> None:
         title = f"{method.upper()} {path}"
         try:
+            # Not by the book, but descriptions of many files have whole operations elsewhere.
+            spot = self._references.resolve(spot)
+            if not self._is_wanted(method, path, spot):
+                made.filtered += 1
+                return
             view, notes = self._view(self._reader.part(method, path, item, spot))
         except NotImportableError as error:
             made.refused.append(Left(title, str(error)))
@@ -169,8 +171,9 @@ class _Import:
                 # An answer without JSON may come: nothing can be promised.
                 return None
             schema = content[media].get("schema")
-            if schema.held and schema.held not in schemas:
-                schemas.append(self._absolute(schema))
+            anchored = self._references.anchored(schema)
+            if anchored and anchored not in schemas:
+                schemas.append(anchored)
         if not schemas:
             return None
         whole: JSONObject = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
@@ -178,16 +181,6 @@ class _Import:
         if written.levels is not None:
             notes.append(f"output_schema is told down to {written.levels} levels")
         return written.schema if written.schema.keys() - {"description"} else None
-
-    def _absolute(self, spot: Spot) -> JSONObject:
-        """A schema that may stand in the root document: its own references lead from there."""
-        if spot.address == self._root.address:
-            return spot.held
-        reference = spot.held.get("$ref")
-        if isinstance(reference, str):
-            address, fragment = Library.join(spot.address, reference)
-            return {"$ref": f"{address}#{fragment}"}
-        return spot.held
 
     # -- where ---------------------------------------------------------------------
 

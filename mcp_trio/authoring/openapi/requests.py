@@ -81,6 +81,7 @@ class Requests:
     def __init__(
         self, references: References, writer: SchemaWriter, credentials: set[tuple[str, str]]
     ) -> None:
+        self._references = references
         self._writer = writer
         self._bodies = Bodies(references, writer)
         self._credentials = credentials
@@ -174,7 +175,7 @@ class Requests:
         style = self._style(parameter)
         if style is not None and style["style"] == "matrix" and key != name:
             raise NotImportableError(f"the name {name} cannot stand in a path of style matrix")
-        schema = parameter.schema.held
+        schema = self._references.anchored(parameter.schema)
         leaf = self._argument(
             request, section, key, name, self._described(parameter.description, schema)
         )
@@ -257,7 +258,9 @@ class Requests:
         if content_type == "json" and plain not in {"application/json", "*/*", "application/*"}:
             request.media_type = plain
         name = argument_name("body", set(request.properties))
-        request.properties[name] = self._described(body.description, spot.get("schema").held)
+        request.properties[name] = self._described(
+            body.description, self._references.anchored(spot.get("schema"))
+        )
         if body.required:
             request.required.append(name)
         request.body = self._body_mapping(request, spot, argument(name))
