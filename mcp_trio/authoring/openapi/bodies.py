@@ -11,6 +11,7 @@ from mcp_trio.authoring.values import as_object
 from mcp_trio.wire import JSONObject
 
 SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+_ARRAY = frozenset({"array"})
 FORM_STYLES = frozenset({"form", "spaceDelimited", "pipeDelimited", "deepObject"})
 
 
@@ -56,9 +57,9 @@ class Bodies:
             return f"={field} && {{file: {field}}}"
         types = self._writer.types(resolved)
         items = self._references.resolve(resolved.get("items"))
-        if types == {"array"} and is_binary(items.held):
+        if types == _ARRAY and is_binary(items.held):
             return f"={field}[*].{{file: @}}"
-        if types <= SCALARS or (types == {"array"} and self._items(resolved) <= SCALARS):
+        if types <= SCALARS or (types == _ARRAY and self._items(resolved) <= SCALARS):
             return f"={field}"
         return f"={field} && {{json: {field}}}"
 
