@@ -211,6 +211,7 @@ class Calls(Listings):
         *,
         timeout: float | TimeLimit | None = None,  # noqa: ASYNC109 - the server has to be told
         on_progress: ProgressCallback | None = None,
+        meta: Mapping[str, object] | None = None,
     ) -> CallToolResult:
         """Call a tool.
 
@@ -227,6 +228,7 @@ class Calls(Listings):
             arguments: by name.
             timeout: seconds for all of it, or a `TimeLimit`.
             on_progress: called with progress, total and message.
+            meta: what else the request says in its `_meta`.
 
         Returns:
             What the tool answered; `is_error` when it failed.
@@ -239,6 +241,8 @@ class Calls(Listings):
             TransportError: the line broke first.
         """
         params: JSONObject = {"name": name, "arguments": dict(arguments or {})}
+        if meta:
+            params["_meta"] = dict(meta)
         limit = None if timeout is None else time_limit(timeout)
         deadline = math.inf if limit is None else trio.current_time() + limit.total
         if self._checks_output:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
@@ -95,6 +95,9 @@ class ClientOptions:
     """Bytes of one message of the server, where the target is a URL; a `Command` has its own."""
     auth: Authorization | None = None
     """Where tokens come from, for targets that are http and https URLs."""
+    http: Callable[[httpx2.Auth | None], httpx2.AsyncClient] | None = None
+    """Makes the HTTP client of a line, which closes it: for certificates, proxies and guards of
+    one's own. It is given what authorizes, and wants no read timeout."""
 
     def __attrs_post_init__(self) -> None:
         """Raise `ConfigurationError` for times that are none."""

@@ -103,6 +103,7 @@ class Lines:
             raise ConfigurationError(f"not a URL, a command, a server or a transport: {target!r}")
         self._target = target
         self._auth = auth = options.auth
+        self._http = options.http or _http_client
         self._max_message = options.max_message
         self._bound: object = None
         self._used = False
@@ -200,7 +201,7 @@ class Lines:
     ) -> Transport:
         from mcp_trio.transports.http_endpoint import NOTICE_TIMEOUT  # noqa: PLC0415 - on demand
 
-        client = await exits.enter_async_context(_http_client(auth))
+        client = await exits.enter_async_context(self._http(auth))
         limit = self._max_message
         patience = NOTICE_TIMEOUT + (0.0 if self._auth is None else self._auth.patience)
         if older:

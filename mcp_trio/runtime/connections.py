@@ -2,13 +2,15 @@
 
 Connections are server configuration; an operation refers to one by name. Their secrets
 stay in `Secret` values until a request is built. Clients, pools and channels open on first
-use and close with the `Connections` that hold them. What belongs to one kind of upstream
-stands with it: `http_connection`, and beside the adapters.
+use and close with the `Connections` that hold them, whose nursery runs the tasks that some
+of them need. What belongs to one kind of upstream stands with it: `http_connection` and
+others, and beside the adapters.
 """
 
 from __future__ import annotations
 
 import abc
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -18,6 +20,7 @@ import httpcore2
 import trio
 
 from mcp_trio.catalog.operation import OperationError, execution_faults
+from mcp_trio.client.block import leave
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.network_guard import Resolve, resolve
 from mcp_trio.secrets import Secret, SecretSource, mask
@@ -103,6 +106,8 @@ class Connections:
         self.resolver = resolver
         self._resources: dict[str, Resource] = {}
         self._open = False
+        self._exits = contextlib.AsyncExitStack()
+        self._nursery: trio.Nursery | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,7 +142,22 @@ class Connections:
             found = self._resources[name] = make()
         return cast("R", found)
 
+    @property
+    def nursery(self) -> trio.Nursery:
+        """For the tasks of resources; they are cancelled when all resources are closed.
+
+        Raises:
+            trio.ClosedResourceError: outside of the context.
+        """
+        if self._nursery is None or not self._open:
+            raise trio.ClosedResourceError("the connections are closed")
+        return self._nursery
+
     async def __aenter__(self) -> Self:
+        self._exits = contextlib.AsyncExitStack()
+        self._nursery = await self._exits.enter_async_context(trio.open_nursery())
+        self._exits.callback(self._nursery.cancel_scope.cancel)
+        self._exits.push_async_callback(self._close)
         self._open = True
         return self
 
@@ -146,7 +166,10 @@ class Connections:
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
+    ) -> bool | None:
+        return await leave(self._exits, kind, error, trace)
+
+    async def _close(self) -> None:
         self._open = False
         resources, self._resources = list(self._resources.values()), {}
         with trio.move_on_after(CLOSE_TIMEOUT, shield=True):

@@ -9,7 +9,7 @@ import base64
 import logging
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Literal, cast
@@ -188,19 +188,40 @@ class ClientCertificate:
         context.load_cert_chain(self.certificate, self.key)
 
 
-class _Client:
-    """The client of one upstream, and the certificate it shows. A resource of `Connections`."""
+class HttpClient:
+    """The client of one upstream, and the certificate it shows. A resource of `Connections`.
 
-    def __init__(self, connections: Connections, connection: HttpConnection) -> None:
+    Args:
+        connections: whose network and resolver it uses.
+        connection: where to, and what may be reached there.
+        around: puts something around what sends the requests.
+        timeout: of requests that name none.
+        keep_alive: seconds that a connection is kept for the next request.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        connection: HttpConnection,
+        *,
+        around: Callable[[GuardedTransport], httpx2.AsyncBaseTransport] | None = None,
+        timeout: float | None = None,
+        keep_alive: float = 30.0,
+    ) -> None:
         self._certificate = connection.client_certificate
         self._tls = _tls(connection)
         self._stamp = () if self._certificate is None else self._certificate.stamp()
         guard = Guard(host=connection.host, policy=connection.network)
         backend = GuardedBackend(guard, connections.network, connections.resolver)
+        transport = GuardedTransport(
+            backend,
+            self._tls,
+            max_connections=connection.max_connections,
+            keep_alive=keep_alive,
+        )
         self._client = httpx2.AsyncClient(
-            transport=GuardedTransport(
-                backend, self._tls, max_connections=connection.max_connections
-            ),
+            transport=transport if around is None else around(transport),
+            timeout=timeout,
             trust_env=False,
             follow_redirects=False,
         )
@@ -231,7 +252,7 @@ def http_client(connections: Connections, connection: HttpConnection) -> httpx2.
     Raises:
         trio.ClosedResourceError: outside of the context of the connections.
     """
-    return connections.resource(connection.name, lambda: _Client(connections, connection)).now()
+    return connections.resource(connection.name, lambda: HttpClient(connections, connection)).now()
 
 
 @attrs.frozen(kw_only=True)

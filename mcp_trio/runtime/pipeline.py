@@ -93,7 +93,10 @@ class CompiledOperation:
             return kept
         asked = trio.current_time()
         call = Call(
-            request_id=context.request_id, principal=context.principal, report=context.progress
+            request_id=context.request_id,
+            principal=context.principal,
+            report=context.progress,
+            meta=context.meta,
         )
         answer = await self.sender.send(self.plan.prepare(inputs, call), context.principal)
         result = self.output.deliver(answer, arguments, self._mask)

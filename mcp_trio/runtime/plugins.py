@@ -27,6 +27,7 @@ from mcp_trio.runtime.connections import Connections, ConnectionSection
 
 ADAPTERS: Mapping[str, str] = {
     "graphql": "mcp_trio.runtime.adapters.graphql:GraphqlAdapter",
+    "mcp": "mcp_trio.runtime.adapters.mcp:McpAdapter",
     "rest": "mcp_trio.runtime.adapters.rest:RestAdapter",
     "sql": "mcp_trio.runtime.adapters.sql:SqlAdapter",
     "static": "mcp_trio.runtime.adapters.static:StaticAdapter",
@@ -36,6 +37,7 @@ HTTP = "http"
 """The kind of a section that names none."""
 KINDS: Mapping[str, str] = {
     HTTP: "mcp_trio.runtime.http_sections:HttpSection",
+    "mcp": "mcp_trio.runtime.mcp_connection:McpSection",
     "sql": "mcp_trio.runtime.sql_connection:SqlSection",
 }
 """Our own kinds of connections."""

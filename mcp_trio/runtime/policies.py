@@ -72,6 +72,19 @@ class Settings:
     """Most items of an array in a result."""
     truncates: bool
     """Whether what is over the limit is cut off, in place of an error."""
+    stream_progress: bool
+    """Whether an answer may come as a stream, whose events are reported as progress."""
+
+    def refuse_stream(self) -> None:
+        """For adapters whose answers are never streams.
+
+        Raises:
+            OperationError: the operation asks for one.
+        """
+        if self.stream_progress:
+            raise OperationError(
+                "this protocol gives no stream", place="execution_config.stream_progress"
+            )
 
 
 def settings_of(operation: Operation, connection: Connection | None) -> Settings:
@@ -104,6 +117,7 @@ def settings_of(operation: Operation, connection: Connection | None) -> Settings
         cache_vary=tuple(cast("list[str]", cache.get("vary") or [])),
         items=cast("int | None", limits.get("items")),
         truncates=limits.get("on_exceed") == "truncate",
+        stream_progress=config.get("stream_progress") is True,
     )
 
 
@@ -139,7 +153,6 @@ def _rate(config: JSONObject | None) -> RatePolicy | None:
 # Values that ask for nothing are harmless; all others would be a silent lie.
 _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "task": ("never",),
-    "stream_progress": (False,),
 }
 
 

@@ -209,14 +209,16 @@ async def test_no_secret_and_no_draft_reaches_a_snapshot(serving, view, caplog):
     caplog.set_level(10)
     async with serving(
         view(),
-        view(operation_id="b", name="b", protocol="mcp", target={"connection": "crm", "tool": "t"}),
+        view(
+            operation_id="b", name="b", protocol="pigeon", target={"connection": "crm", "tool": "t"}
+        ),
     ) as (actor, path):
         connection = open_for_writing(path)
         connection.execute("UPDATE operations SET sample_payload = 'DRAFTY', ui = 'DRAFTY'")
         connection.close()
         status = await actor.refresh()
         [record] = status.quarantine
-        assert record.reason == "protocol mcp is not available in this installation"
+        assert record.reason == "protocol pigeon is not available in this installation"
         shown = repr((actor.snapshot, status, actor.tools)) + caplog.text
     assert CANARY not in shown
     assert "DRAFTY" not in shown

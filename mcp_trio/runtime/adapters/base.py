@@ -36,6 +36,8 @@ class Call:
     principal: Principal | None
     """Who calls; None if that is not known."""
     report: Report
+    meta: Mapping[str, object] = attrs.field(factory=dict[str, object])
+    """The `_meta` that the caller's request came with."""
 
 
 @attrs.frozen(kw_only=True)

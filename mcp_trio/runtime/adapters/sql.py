@@ -99,6 +99,7 @@ class SqlAdapter:
         """
         if not isinstance(connection, SqlConnection):  # pragma: no cover  # the contract
             raise TypeError("a sql operation needs a SQL connection")
+        settings.refuse_stream()
         if settings.auth != "connection":
             raise OperationError(
                 "a database is asked as the connection says", place="execution_config.auth"
