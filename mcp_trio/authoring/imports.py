@@ -5,6 +5,7 @@ Names and identities are made here, so that they are made the same way from ever
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -184,7 +185,11 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def argument(name: str) -> str:
     """The expression that reads an argument."""
+    return member("args", name)
+
+
+def member(expression: str, name: str) -> str:
+    """The expression that reads a member of what an expression gives."""
     if _PLAIN.fullmatch(name):
-        return f"args.{name}"
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'args."{escaped}"'
+        return f"{expression}.{name}"
+    return f"{expression}.{json.dumps(name)}"

@@ -282,6 +282,25 @@ _media_type = _rule(
     lambda value: isinstance(value, str) and MEDIA_TYPE.fullmatch(value) is not None,
     "must be a media type, such as application/merge-patch+json",
 )
+_PAGINATION = _object(
+    {"by": _one_of("link", "cursor", "page", "offset")},
+    {
+        "parameter": _string,
+        "items": _anything,
+        "next": _anything,
+        "more": _anything,
+        "first": _whole(0, 1_000_000),
+        "max_pages": _whole(1, 1_000),
+    },
+)
+_STREAM = _object(
+    {},
+    {
+        "collect": _one_of("last", "all"),
+        "until": _anything,
+        "progress": _object({}, dict.fromkeys(("message", "value", "total"), _anything)),
+    },
+)
 _milliseconds = _whole(1, 3_600_000)
 _TARGETS: dict[str, Check] = {
     "rest": _object(
@@ -290,6 +309,8 @@ _TARGETS: dict[str, Check] = {
             "content_type": _one_of(*CONTENT_TYPES),
             "media_type": _media_type,
             "styles": _STYLES,
+            "pagination": _PAGINATION,
+            "stream": _STREAM,
         },
     ),
     "graphql": _object(

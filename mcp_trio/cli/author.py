@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
@@ -201,18 +201,24 @@ _token = click.option(
 )
 
 
-@import_.command("openapi")
-@click.argument("source")
-@_output
-@_token
-@click.option(
+_schema_bytes = click.option(
     "--schema-bytes",
     type=click.IntRange(min=256, max=262_144),
     default=16_384,
     show_default=True,
     help="About how large one schema may become.",
 )
-@click.option("--output-schemas/--no-output-schemas", default=True, help="Describe answers.")
+_output_schemas = click.option(
+    "--output-schemas/--no-output-schemas", default=True, help="Describe answers."
+)
+
+
+@import_.command("openapi")
+@click.argument("source")
+@_output
+@_token
+@_schema_bytes
+@_output_schemas
 def import_openapi(
     source: str, *, output: Path, token_env: str | None, as_json: bool, **chosen: Any
 ) -> None:
@@ -226,6 +232,93 @@ def import_openapi(
     options = importer.Options(**chosen)
     made = tried(lambda: importer.import_openapi(Library(source, bearer(token_env)), options))
     _write(made, source, output, as_json=as_json)
+
+
+@import_.command("graphql")
+@click.argument("source")
+@_output
+@_token
+@_schema_bytes
+@_output_schemas
+@click.option(
+    "--depth",
+    type=click.IntRange(0, 6),
+    default=2,
+    show_default=True,
+    help="Levels of objects to ask for below that of the field.",
+)
+@click.option(
+    "--fields",
+    type=click.IntRange(1, 500),
+    default=60,
+    show_default=True,
+    help="Fields that one operation asks for.",
+)
+@click.option(
+    "--scalar",
+    "scalars",
+    multiple=True,
+    metavar="NAME=SCHEMA",
+    help="JSON Schema of a custom scalar.",
+)
+def import_graphql(
+    source: str,
+    *,
+    output: Path,
+    token_env: str | None,
+    scalars: tuple[str, ...],
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Import the queries and mutations of a GraphQL schema.
+
+    SOURCE is SDL or an introspection in a file, or the address of an endpoint. Filters are kind=
+    (query or mutation) and name= and a pattern.
+    """
+    from mcp_trio.authoring import graphql_importer as importer  # noqa: PLC0415 - this command only
+
+    options = importer.Options(scalars=dict(map(_scalar, scalars)), **chosen)
+    made = tried(lambda: importer.import_graphql(source, options, bearer(token_env)))
+    _write(made, source, output, as_json=as_json)
+
+
+def _scalar(text: str) -> tuple[str, JSONObject]:
+    name, _, schema = text.partition("=")
+    try:
+        found: object = json.loads(schema)
+    except ValueError:
+        found = None
+    if not name or not isinstance(found, dict):
+        raise click.UsageError(f"--scalar {text!r} is not of the form NAME={{...}}")
+    return name, cast("JSONObject", found)
+
+
+@import_.command("grpc")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@_output
+@_token
+@_schema_bytes
+@_output_schemas
+@click.option(
+    "-I",
+    "--proto-path",
+    multiple=True,
+    metavar="FOLDER",
+    help="Where imports of .proto files are looked for.",
+)
+def import_grpc(
+    sources: tuple[str, ...], *, output: Path, token_env: str | None, as_json: bool, **chosen: Any
+) -> None:
+    """Import the methods of gRPC services.
+
+    SOURCE is a FileDescriptorSet, .proto files, or a server that offers reflection, as
+    grpc://HOST:PORT, or grpcs:// with TLS. Filters are service= and method= and a pattern.
+    """
+    from mcp_trio.authoring import grpc_importer as importer  # noqa: PLC0415 - for this command only
+
+    options = importer.Options(**chosen)
+    made = tried(lambda: importer.import_grpc(sources, options, bearer(token_env)))
+    _write(made, " ".join(sources), output, as_json=as_json)
 
 
 def bearer(variable: str | None) -> dict[str, str]:

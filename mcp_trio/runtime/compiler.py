@@ -88,10 +88,6 @@ class Compiler:
         except MappingError as error:
             raise OperationError(error.reason, place=error.path) from error
         _check_arguments(operation, plan, output)
-        if settings.stream_progress and not plan.reports:
-            raise OperationError(
-                "only where an answer comes in parts", place="execution_config.stream_progress"
-            )
         declared = settings.idempotent
         idempotent = plan.idempotent if declared is None else declared
         return CompiledOperation(

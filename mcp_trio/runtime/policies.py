@@ -73,7 +73,18 @@ class Settings:
     truncates: bool
     """Whether what is over the limit is cut off, in place of an error."""
     stream_progress: bool
-    """Whether the caller is told of each part of an answer that comes in parts."""
+    """Whether an answer may come as a stream, whose events are reported as progress."""
+
+    def refuse_stream(self) -> None:
+        """For adapters whose answers are never streams.
+
+        Raises:
+            OperationError: the operation asks for one.
+        """
+        if self.stream_progress:
+            raise OperationError(
+                "this protocol gives no stream", place="execution_config.stream_progress"
+            )
 
 
 def settings_of(operation: Operation, connection: Connection | None) -> Settings:
@@ -106,7 +117,7 @@ def settings_of(operation: Operation, connection: Connection | None) -> Settings
         cache_vary=tuple(cast("list[str]", cache.get("vary") or [])),
         items=cast("int | None", limits.get("items")),
         truncates=limits.get("on_exceed") == "truncate",
-        stream_progress=cast("bool", config.get("stream_progress", False)),
+        stream_progress=config.get("stream_progress") is True,
     )
 
 

@@ -897,3 +897,88 @@ def test_nonsense_in_any_place_is_told_or_ignored_and_never_a_crash(tmp_path):
                     for f in Checker(StandIns()).entry(Entry(view=view, source=""))
                     if f.severity == "fault"
                 ]
+
+
+# -- bodies that are no JSON -------------------------------------------------------
+
+BYTES = {"type": "string", "format": "binary"}
+
+
+def test_parts_of_multipart_are_what_their_schemas_say(tmp_path):
+    schema = {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "tags": LIST,
+            "file": BYTES,
+            "a-b": {"type": "array", "items": BYTES},
+            "meta": OBJECT,
+            "rows": {"type": "array", "items": OBJECT},
+        },
+    }
+    view = one(tmp_path, body("multipart/form-data", schema), method="post")
+    assert view["target"]["content_type"] == "multipart"
+    assert view["input_mapping"]["body"] == {
+        "title": "=args.body.title",
+        "tags": "=args.body.tags",
+        "file": "=args.body.file && {file: args.body.file}",
+        "a-b": '=args.body."a-b"[*].{file: @}',
+        "meta": "=args.body.meta && {json: args.body.meta}",
+        "rows": "=args.body.rows && {json: args.body.rows}",
+    }
+    properties = view["input_schema"]["properties"]["body"]["properties"]
+    assert properties["file"] == {"type": "string", "contentEncoding": "base64"}
+    assert one(tmp_path, body("multipart/form-data", {"type": "object"}), method="post")[
+        "input_mapping"
+    ] == {"body": "=args.body"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "root"),
+    [
+        (
+            {"type": "object", "xml": {"name": "pet"}, "properties": {"n": {"type": "string"}}},
+            "pet",
+        ),
+        ({"$ref": "#/components/schemas/Pet"}, "Pet"),
+    ],
+)
+def test_xml_is_a_tree_with_one_root(tmp_path, schema, root):
+    view = one(
+        tmp_path,
+        body("application/xml", schema),
+        method="post",
+        components={
+            "schemas": {"Pet": {"type": "object", "properties": {"n": {"type": "string"}}}}
+        },
+    )
+    assert view["target"]["content_type"] == "xml"
+    assert view["input_mapping"]["body"] == {root: "=args.body"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "object", "properties": {}}, "no root element with a name"),
+        (
+            {"xml": {"name": "p"}, "properties": {"id": {"xml": {"attribute": True}}}},
+            "writes 'id' in a way of its own",
+        ),
+        (
+            {
+                "xml": {"name": "p"},
+                "properties": {"l": {"type": "array", "xml": {"wrapped": True}}},
+            },
+            "writes 'l'",
+        ),
+        (
+            {
+                "xml": {"name": "p"},
+                "properties": {"a": {"properties": {"b": {"xml": {"name": "c"}}}}},
+            },
+            "calls 'b' otherwise",
+        ),
+    ],
+)
+def test_xml_with_rules_of_its_own_is_told(tmp_path, schema, reason):
+    assert reason in refused(tmp_path, body("application/xml", schema), method="post")

@@ -13,6 +13,7 @@ from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.fetching import Library, OutsideError
 from mcp_trio.authoring.openapi.importer import Options, import_openapi
 from mcp_trio.authoring.yaml_text import write_yaml
+from mcp_trio.json_schema import Validator
 
 
 class Site:
@@ -37,10 +38,14 @@ class Site:
             def log_message(self, *args):
                 pass
 
+        self._handler = Handler
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
+
+    def serve_posts(self):
+        self._handler.do_POST = self._handler.do_GET
 
     def close(self):
         self._server.shutdown()
@@ -154,6 +159,32 @@ def test_files_beside_and_below_the_description_belong_to_it(tmp_path):
     assert schema["properties"]["o"] == {"$ref": "#/$defs/owner.json"}
     assert schema["$defs"]["owner.json"]["properties"] == {"n": {"type": "integer"}}
     assert schema["$defs"]["S"] == {"type": "string"}
+
+
+def test_whole_operations_may_stand_in_files_of_their_own(tmp_path):
+    description = with_reference("#/info")
+    description["paths"] = {
+        "/a/{id}": {"get": {"$ref": "paths/get.yaml"}, "put": {"$ref": "../outside.yaml"}}
+    }
+    path = write(tmp_path / "api", description)
+    (tmp_path / "api" / "paths").mkdir()
+    (tmp_path / "api" / "paths" / "get.yaml").write_text(
+        "operationId: getA\ntags: [x]\nparameters: [{$ref: '../parameters.yaml#/id'}]\n"
+        "responses: {'200': {$ref: '../answers.yaml'}}\n"
+    )
+    (tmp_path / "api" / "parameters.yaml").write_text(
+        "id: {name: id, in: path, schema: {$ref: 'answers.yaml#/schema'}}\n"
+    )
+    (tmp_path / "api" / "answers.yaml").write_text(
+        "schema: {type: integer}\ncontent: {application/json: {schema: {$ref: '#/schema'}}}\n"
+    )
+    made = import_openapi(Library(str(path)), Options(include=["tag=x"]))
+    (view,) = made.views
+    assert view["name"] == "get_a"
+    for schema, value in ((view["input_schema"], {"id": 5}), (view["output_schema"], 5)):
+        assert Validator(schema).is_valid(value)
+        assert not Validator(schema).is_valid({"id": "x"})
+    assert [left.what for left in made.refused] == ["PUT /a/{id}"]
 
 
 def test_an_address_may_refer_to_its_own_origin_and_to_no_other(site, other, tmp_path):

@@ -9,7 +9,7 @@ import json
 import pytest
 import trio
 
-from mcp_trio.errors import RemoteError, TransportError, VersionMismatchError
+from mcp_trio.errors import ProtocolError, RemoteError, TransportError, VersionMismatchError
 from mcp_trio.wire import AudioContent, EmbeddedResource, ImageContent
 from mcp_trio.wire.roots import Root
 from tests.interop.our_server import PIXEL, SILENCE
@@ -180,7 +180,7 @@ async def test_an_answer_that_is_too_long_for_us_fails_that_call_only(servers, f
     command = [*servers.command(SCRIPT), str(folder)]
     async with reached(command, "stdio", max_line=100_000) as server:
         async with server.connected() as client:
-            with pytest.raises(TransportError, match="longer than 100000 bytes"):
+            with pytest.raises(ProtocolError, match="longer than 100000 bytes"):
                 await client.call_tool("read_text_file", {"path": str(folder / "big.txt")})
             poem = await client.call_tool("read_text_file", {"path": str(folder / "poem.txt")})
     assert text(poem).startswith("first")

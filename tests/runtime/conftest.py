@@ -240,6 +240,32 @@ def context_of():
 
 
 @pytest.fixture
+def recorded():
+    """Makes a context whose progress is asked for, and the list of what it was told.
+
+    An event given is set with the first thing told.
+    """
+
+    def make(first: trio.Event | None = None):
+        told: list[tuple[object, object, object]] = []
+
+        class Exchange:
+            async def notify(self, method: str, params: dict[str, object]) -> None:
+                assert method == "notifications/progress"
+                told.append((params["progress"], params.get("total"), params.get("message")))
+                if first is not None:
+                    first.set()
+                await trio.lowlevel.checkpoint()
+
+        context = make_context()
+        context.progress_token = "p"
+        context.exchange = Exchange()
+        return context, told
+
+    return make
+
+
+@pytest.fixture
 def failure():
     """Takes a failed result apart: text and details; checks what all failures share."""
 

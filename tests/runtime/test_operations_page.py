@@ -52,3 +52,28 @@ async def test_the_example_of_graphql(bench, upstream):
     assert upstream.last.target == "/graphql"
     assert upstream.last.json()["variables"] == {"id": "7"}
     assert result.structured_content == {"name": "Ada", "notes": ["a", "b"]}
+
+
+async def test_the_example_of_pages(bench, upstream):
+    async def two(line, seen):
+        first = "after" not in seen.target
+        page = {"next": "c2"} if first else {}
+        leads = [{"name": "Ada"}] if first else [{"name": "Bob"}]
+        await line.answer(json.dumps({"page": page, "leads": leads, "total": 2}).encode())
+
+    upstream.handler = two
+    result = await bench.call({}, **example('"pagination"'))
+    assert [seen.target for seen in upstream.seen] == ["/leads", "/leads?after=c2"]
+    assert result.structured_content == {"leads": ["Ada", "Bob"], "of": 2}
+
+
+async def test_the_example_of_streams(bench, upstream, recorded):
+    events = (
+        b'data: {"done": 1, "of": 2, "step": "reading"}\n\n'
+        b'data: {"done": 2, "of": 2, "file": "a.csv"}\n\nevent: end\ndata: bye\n\n'
+    )
+    upstream.says(events, kind="text/event-stream")
+    context, told = recorded()
+    result = await bench.compile(**example('"stream"')).call(context, {})
+    assert told == [(1, 2, "reading"), (2, 2, None)]
+    assert result.structured_content == {"file": "a.csv"}

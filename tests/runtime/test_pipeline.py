@@ -181,7 +181,7 @@ BAD = [
     ),
     ({"execution_config": {"task": "auto"}}, "execution_config.task auto is not supported"),
     ({"execution_config": {"auth": "on_behalf_of"}}, "the connection crm has no on_behalf_of"),
-    ({"execution_config": {"stream_progress": True}}, "only where an answer comes in parts"),
+    ({**STATIC, "execution_config": {"stream_progress": True}}, "this protocol gives no stream"),
     ({"target": {"connection": "crm", "method": "GET", "path": "/{id}/%2e%2e/x"}}, "segment"),
     ({"target": {"connection": "crm", "method": "GET", "path": "/{id"}}, "brace"),
     ({"input_mapping": {"path": {"id": "1"}, "body": {}}}, "content_type is none"),

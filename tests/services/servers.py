@@ -18,6 +18,7 @@ import uuid
 from pathlib import Path
 
 import psycopg
+import pytest
 
 UNPRIVILEGED = ("postgres", "nobody")
 QUICK = {
@@ -39,7 +40,10 @@ def program(name: str) -> str:
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     if found is None and places:
         found = str(places[-1])
-    assert found, f"{name} is missing: install PostgreSQL (apt-get install postgresql)"
+    if found is None:
+        missing = f"{name} is missing: install PostgreSQL (apt-get install postgresql)"
+        assert not os.environ.get("MCP_TRIO_TEST_POSTGRES"), missing
+        pytest.skip(missing)
     return found
 
 

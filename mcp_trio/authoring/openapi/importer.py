@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import cast
 from urllib.parse import urljoin, urlsplit
 
@@ -12,6 +11,7 @@ import attrs
 
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.fetching import Library, is_address
+from mcp_trio.authoring.filters import Filters
 from mcp_trio.authoring.imports import (
     Imported,
     Left,
@@ -83,6 +83,8 @@ class _Import:
             if scheme.get("type") == "apiKey"
         }
         self._requests = Requests(self._references, self._writer, credentials)
+        self._filters = Filters(options.include, options.exclude)
+        self._filters.check(("tag", "path", "method", "id"))
         self._names = Names(options.prefix)
         self._ids: set[str] = set()
         title = words(root.get("info").held.get("title"))
@@ -96,10 +98,7 @@ class _Import:
         for path, item in self._reader.paths():
             try:
                 for method, resolved, spot in self._reader.operations(item):
-                    if self._is_wanted(method, path, spot):
-                        self._take(made, method, path, resolved, spot)
-                    else:
-                        made.filtered += 1
+                    self._take(made, method, path, resolved, spot)
             except NotImportableError as error:
                 made.refused.append(Left(path, str(error)))
         made.keep_sound()
@@ -109,6 +108,11 @@ class _Import:
     def _take(self, made: Imported, method: str, path: str, item: Spot, spot: Spot) -> None:
         title = f"{method.upper()} {path}"
         try:
+            # Not by the book, but descriptions of many files have whole operations elsewhere.
+            spot = self._references.resolve(spot)
+            if not self._is_wanted(method, path, spot):
+                made.filtered += 1
+                return
             view, notes = self._view(self._reader.part(method, path, item, spot))
         except NotImportableError as error:
             made.refused.append(Left(title, str(error)))
@@ -116,24 +120,15 @@ class _Import:
         made.views.append(view)
         made.notes += [Left(title, note) for note in notes]
 
-    # -- which ---------------------------------------------------------------------
-
     def _is_wanted(self, method: str, path: str, spot: Spot) -> bool:
-        tags = [str(each.value) for each in spot.get("tags").items]
-        facts = {
-            "tag": tags,
-            "path": [path],
-            "method": [method],
-            "id": [str(spot.held.get("operationId", ""))],
-        }
-        wanted: dict[str, list[bool]] = {}
-        for rule in self._options.include:
-            kind, pattern = read_filter(rule)
-            wanted.setdefault(kind, []).append(_fits(facts[kind], pattern))
-        if not all(any(each) for each in wanted.values()):
-            return False
-        refused = (read_filter(rule) for rule in self._options.exclude)
-        return not any(_fits(facts[kind], pattern) for kind, pattern in refused)
+        return self._filters.wants(
+            {
+                "tag": [str(each.value) for each in spot.get("tags").items],
+                "path": [path],
+                "method": [method],
+                "id": [str(spot.held.get("operationId", ""))],
+            }
+        )
 
     # -- what ----------------------------------------------------------------------
 
@@ -176,8 +171,9 @@ class _Import:
                 # An answer without JSON may come: nothing can be promised.
                 return None
             schema = content[media].get("schema")
-            if schema.held and schema.held not in schemas:
-                schemas.append(self._absolute(schema))
+            anchored = self._references.anchored(schema)
+            if anchored and anchored not in schemas:
+                schemas.append(anchored)
         if not schemas:
             return None
         whole: JSONObject = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
@@ -185,16 +181,6 @@ class _Import:
         if written.levels is not None:
             notes.append(f"output_schema is told down to {written.levels} levels")
         return written.schema if written.schema.keys() - {"description"} else None
-
-    def _absolute(self, spot: Spot) -> JSONObject:
-        """A schema that may stand in the root document: its own references lead from there."""
-        if spot.address == self._root.address:
-            return spot.held
-        reference = spot.held.get("$ref")
-        if isinstance(reference, str):
-            address, fragment = Library.join(spot.address, reference)
-            return {"$ref": f"{address}#{fragment}"}
-        return spot.held
 
     # -- where ---------------------------------------------------------------------
 
@@ -286,24 +272,6 @@ class _Import:
 
 def _toml(text: str) -> str:
     return re.sub(r'[\x00-\x1f\x7f"\\]', "", text)[:500]
-
-
-def read_filter(rule: str) -> tuple[str, str]:
-    """Read a filter such as `tag=pets`.
-
-    Raises:
-        AuthoringError: it is none.
-    """
-    kind, equals, pattern = rule.partition("=")
-    if kind not in {"tag", "path", "method", "id"} or not equals:
-        raise AuthoringError(
-            f"{rule!r} is no filter; write tag=, path=, method= or id= and a pattern"
-        )
-    return kind, pattern
-
-
-def _fits(facts: Sequence[str], pattern: str) -> bool:
-    return any(fnmatchcase(fact.lower(), pattern.lower()) for fact in facts)
 
 
 def _input_schema(schema: JSONObject) -> JSONObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
+from urllib.parse import quote
 
 import attrs
 
@@ -65,6 +66,26 @@ class References:
                 return spot
             spot = self.target(reference, spot.address)
         raise NotImportableError(f"more than {MAX_HOPS} references follow each other")
+
+    def anchored(self, spot: Spot) -> JSONObject:
+        """The object of a spot, to be put anywhere: its references lead where they led."""
+        if spot.address == self._library.root:
+            return spot.held
+        return as_object(self._anchored(spot.held, spot.address))
+
+    def _anchored(self, value: object, address: str) -> object:
+        if isinstance(value, list):
+            return [self._anchored(item, address) for item in cast("list[object]", value)]
+        if not isinstance(value, dict):
+            return value
+        made: JSONObject = {}
+        for key, child in cast("JSONObject", value).items():
+            if key == "$ref" and isinstance(child, str):
+                place, fragment = self._library.join(address, child)
+                made[key] = f"{place}#{quote(fragment, safe='/~')}"
+            else:
+                made[key] = self._anchored(child, address)
+        return made
 
     def target(self, reference: str, base: str) -> Spot:
         """What one reference leads to.

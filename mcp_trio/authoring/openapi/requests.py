@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import cast
 from urllib.parse import parse_qsl, quote
 
@@ -16,6 +16,7 @@ from mcp_trio.authoring.imports import (
     shortened,
     words,
 )
+from mcp_trio.authoring.openapi.bodies import FORM_STYLES, SCALARS, Bodies
 from mcp_trio.authoring.openapi.parts import Body, Parameter, Part
 from mcp_trio.authoring.openapi.references import References, Spot
 from mcp_trio.authoring.openapi.schemas import SchemaWriter
@@ -27,11 +28,10 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _SECTIONS = {"path": "path", "query": "query", "header": "headers", "cookie": "cookies"}
 _STYLES = {
     "path": {"simple", "label", "matrix"},
-    "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
+    "query": FORM_STYLES,
     "header": {"simple"},
     "cookie": {"form"},
 }
-_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _NOT_OURS = frozenset({"accept", "content-type", "authorization", *PROTECTED_HEADERS})
 """Headers that OpenAPI or the connection takes care of."""
 _CREDENTIAL = re.compile(
@@ -83,6 +83,7 @@ class Requests:
     ) -> None:
         self._references = references
         self._writer = writer
+        self._bodies = Bodies(references, writer)
         self._credentials = credentials
         """Where and under which names security schemes have their secrets."""
 
@@ -174,7 +175,7 @@ class Requests:
         style = self._style(parameter)
         if style is not None and style["style"] == "matrix" and key != name:
             raise NotImportableError(f"the name {name} cannot stand in a path of style matrix")
-        schema = parameter.schema.held
+        schema = self._references.anchored(parameter.schema)
         leaf = self._argument(
             request, section, key, name, self._described(parameter.description, schema)
         )
@@ -224,13 +225,13 @@ class Requests:
         types = self._writer.types(parameter.schema)
         if parameter.style in {"label", "matrix"}:
             return {"style": parameter.style, "explode": parameter.explode}
-        if types <= _SCALARS:
+        if types <= SCALARS:
             return None
         if parameter.unknown_collection:
             raise NotImportableError("its items are joined in a way that OpenAPI 3 does not have")
         if parameter.where == "cookie" and parameter.explode:
             raise NotImportableError("an array or object becomes several cookies")
-        if types <= _SCALARS | {"array"} and (
+        if types <= SCALARS | {"array"} and (
             parameter.where,
             parameter.style,
             parameter.explode,
@@ -257,35 +258,26 @@ class Requests:
         if content_type == "json" and plain not in {"application/json", "*/*", "application/*"}:
             request.media_type = plain
         name = argument_name("body", set(request.properties))
-        request.properties[name] = self._described(body.description, spot.get("schema").held)
+        request.properties[name] = self._described(
+            body.description, self._references.anchored(spot.get("schema"))
+        )
         if body.required:
             request.required.append(name)
-        request.body = f"={argument(name)}"
-        if content_type == "form":
-            styles = dict(self._field_styles(spot))
-            if styles:
-                request.styles["body"] = styles
+        request.body = self._body_mapping(request, spot, argument(name))
 
-    def _field_styles(self, media: Spot) -> Iterator[tuple[str, JSONObject]]:
-        """How fields of a form that are no scalars are written."""
-        encoding = media.get("encoding").held
-        schema = self._references.resolve(media.get("schema"))
-        for name, value in schema.get("properties").held.items():
-            types = self._writer.types(schema.child(value))
-            if types <= _SCALARS:
-                continue
-            said = cast("JSONObject", encoding.get(name) or {})
-            style = said.get("style")
-            if not isinstance(style, str) or style not in _STYLES["query"]:
-                if types <= _SCALARS | {"array"} and not self._nested(schema.child(value)):
-                    continue
-                style = "deepObject"
-            explode = said.get("explode", style == "form")
-            yield name, {"style": style, "explode": bool(explode)}
-
-    def _nested(self, spot: Spot) -> bool:
-        items = self._references.resolve(spot).get("items")
-        return not self._writer.types(items) <= _SCALARS
+    def _body_mapping(self, request: Request, media: Spot, body: str) -> object:
+        match request.content_type:
+            case "multipart":
+                return self._bodies.multipart(media, body)
+            case "xml":
+                return self._bodies.xml(media, body)
+            case "form":
+                styles = dict(self._bodies.form_styles(media))
+                if styles:
+                    request.styles["body"] = styles
+                return f"={body}"
+            case _:
+                return f"={body}"
 
 
 def _chosen(content: Mapping[str, Spot]) -> tuple[str, str] | None:

@@ -251,7 +251,9 @@ class _Attempt:
                 made["default"] = held["default"]
                 self._spend(len(raw) + 12)
         form = held.get("format")
-        if isinstance(form, str) and len(form) <= 40:
+        if is_binary(held) or held.get("contentEncoding") == "base64":
+            made["contentEncoding"] = "base64"
+        elif isinstance(form, str) and len(form) <= 40:
             made["format"] = form
             self._spend(12 + len(form))
 
@@ -371,6 +373,14 @@ def _declared_types(held: Mapping[str, object]) -> list[str]:
 
 def _is_nullable(held: Mapping[str, object]) -> bool:
     return held.get("nullable") is True or held.get("x-nullable") is True
+
+
+def is_binary(held: Mapping[str, object]) -> bool:
+    """Whether a schema is about bytes; in JSON and in arguments they are base64."""
+    if "string" not in (_declared_types(held) or ["string"]):
+        return False
+    encoded = held.get("contentMediaType") is not None and held.get("contentEncoding") is None
+    return held.get("format") == "binary" or encoded
 
 
 @lru_cache(maxsize=4_096)

@@ -83,8 +83,6 @@ class Plan:
     """What the mappings read of the input context."""
     idempotent: bool
     """Whether the protocol itself says that sending twice does no harm."""
-    reports: bool = False
-    """Whether the answer comes in parts that the caller can be told of; see `stream_progress`."""
 
 
 class Adapter(Protocol):

@@ -108,6 +108,7 @@ class GraphqlAdapter:
         """
         if not isinstance(connection, HttpConnection):  # pragma: no cover  # the contract
             raise TypeError("a graphql operation needs an HTTP connection")
+        settings.refuse_stream()
         check_identity(connection, settings)
         template = _compile(operation, connection, settings)
         mappers = [template.variables, *([template.headers] if template.headers else [])]

@@ -114,6 +114,8 @@ class GrpcAdapter:
         method = find_method(
             target["descriptor"], cast("str", target["service"]), cast("str", target["method"])
         )
+        if not method.streams:
+            settings.refuse_stream()
         if settings.auth == "on_behalf_of" and connection.http.on_behalf_of is None:
             raise OperationError(
                 f"the connection {connection.name} has no on_behalf_of",
@@ -133,7 +135,6 @@ class GrpcAdapter:
             prepare=partial(self._prepare, procedure),
             reads=procedure.reads,
             idempotent=method.idempotent,
-            reports=method.streams,
         )
 
     def _prepare(self, procedure: _Procedure, context: Mapping[str, object], call: Call) -> Send:

@@ -118,7 +118,6 @@ class McpAdapter:
             prepare=partial(self._prepare, tool),
             reads=tool.arguments.names,
             idempotent=False,
-            reports=True,
         )
 
     def _prepare(self, tool: _Tool, context: Mapping[str, object], call: Call) -> Send:

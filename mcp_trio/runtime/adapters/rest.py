@@ -1,7 +1,7 @@
 """Operations of HTTP interfaces: one request, and what its answer means.
 
 The request is built by `rest_request` and sent by `http_exchange`; bodies of answers are read
-by `http_bodies`.
+by `http_bodies`. Answers in pages are `rest_pages`', and streams `rest_events`'.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from functools import partial
 
 import attrs
 
-from mcp_trio.catalog.operation import Operation
+from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.runtime.adapters.base import OUTPUT_NAMES, Answer, Call, Plan, Send
 from mcp_trio.runtime.adapters.http_bodies import decode
 from mcp_trio.runtime.adapters.http_exchange import Exchange, HttpRequest, Reply, exchange_for
+from mcp_trio.runtime.adapters.rest_events import Stream, compile_stream
+from mcp_trio.runtime.adapters.rest_pages import Pagination, Walk, compile_pagination
 from mcp_trio.runtime.adapters.rest_request import RequestTemplate, compile_request
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.http_connection import HttpConnection
+from mcp_trio.runtime.output import compile_output
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.wire import AudioContent, ContentBlock, ImageContent
 
@@ -33,6 +36,8 @@ class _Compiled:
     settings: Settings
     shows: bool
     """Whether a picture or a sound is shown as such; not if the mapping makes blocks itself."""
+    pages: Pagination | None
+    stream: Stream | None
 
     def answer(self, reply: Reply) -> Answer:
         body = decode(reply)
@@ -54,7 +59,7 @@ class RestAdapter:
         self._connections = connections
 
     connection_type = HttpConnection
-    output_names = OUTPUT_NAMES
+    output_names = (*OUTPUT_NAMES, "pages", "complete", "last_page", "events")
 
     def compile(
         self, operation: Operation, connection: Connection | None, settings: Settings
@@ -66,11 +71,23 @@ class RestAdapter:
         """
         if not isinstance(connection, HttpConnection):  # pragma: no cover  # the contract
             raise TypeError("a rest operation needs an HTTP connection")
+        template = compile_request(operation, connection, settings)
+        pages = compile_pagination(operation, connection, template.query_names)
+        if pages is not None and settings.truncates:
+            reads = compile_output(operation, settings, self.output_names).reads
+            if all(name != "complete" for name, _ in reads):
+                raise OperationError(
+                    "with pages and on_exceed truncate it must tell `complete`, "
+                    "or nobody could know",
+                    place="output_mapping",
+                )
         compiled = _Compiled(
-            template=compile_request(operation, connection, settings),
+            template=template,
             connection=connection,
             settings=settings,
             shows="content" not in operation.output_mapping,
+            pages=pages,
+            stream=compile_stream(operation, settings, connection.mask),
         )
         return Plan(
             prepare=partial(self._prepare, compiled),
@@ -83,6 +100,10 @@ class RestAdapter:
         exchange = exchange_for(
             self._connections, compiled.connection, compiled.settings, call.principal
         )
+        if compiled.pages is not None:
+            return Walk(compiled.pages, exchange, request, call, compiled.answer).send
+        if compiled.stream is not None:
+            return partial(compiled.stream.follow, exchange, request, call, compiled.answer)
         return partial(_send, compiled, exchange, request)
 
 

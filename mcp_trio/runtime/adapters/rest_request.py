@@ -44,6 +44,7 @@ _CONTENT_TYPE = {
     "text": "text/plain; charset=utf-8",
     "xml": "application/xml",
 }
+_ACCEPT_STREAM = "text/event-stream, application/x-ndjson, application/json;q=0.9"
 _ACCEPT = {"xml": "application/xml, text/xml, application/json;q=0.5"}
 _SECTIONS = ("path", "query", "headers", "cookies")
 
@@ -61,6 +62,8 @@ class RequestTemplate:
     body: Mapper | None
     accept: str
     """What `Accept` says unless the mapping does."""
+    query_names: frozenset[str]
+    """The names that the mapping puts into the query."""
     media_type: str | None
     """What `Content-Type` says, if not the usual for the content type."""
     styles: Mapping[str, Mapping[str, Style]]
@@ -191,7 +194,10 @@ def compile_request(
         body=compile_mapping(mapping["body"], "input_mapping.body", INPUT_NAMES)
         if "body" in mapping
         else None,
-        accept=_ACCEPT.get(content_type, "application/json"),
+        accept=_ACCEPT_STREAM
+        if settings.stream_progress
+        else _ACCEPT.get(content_type, "application/json"),
+        query_names=frozenset(cast("Mapping[str, object]", mapping.get("query", {}))),
         media_type=media_type,
         styles=_styles(operation, mapping),
         request_bytes=settings.request_bytes,

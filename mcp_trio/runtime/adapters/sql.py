@@ -99,10 +99,12 @@ class SqlAdapter:
         """
         if not isinstance(connection, SqlConnection):  # pragma: no cover  # the contract
             raise TypeError("a sql operation needs a SQL connection")
+        settings.refuse_stream()
         if settings.auth != "connection":
             raise OperationError(
                 "a database is asked as the connection says", place="execution_config.auth"
             )
+        settings.refuse_stream()
         write = operation.target.get("access", "read") == "write"
         text = cast("str", operation.target["statement"])
         statement = read_statement(text, connection.dialect, write=write)

@@ -34,13 +34,14 @@ class StaticAdapter:
         self,
         operation: Operation,
         connection: Connection | None,  # noqa: ARG002  # part of the contract
-        settings: Settings,  # noqa: ARG002  # part of the contract
+        settings: Settings,
     ) -> Plan:
         """Make a plan that does nothing.
 
         Raises:
             OperationError: there is no result, or an input mapping that nobody would use.
         """
+        settings.refuse_stream()
         if operation.output_mapping.get("result") is None:
             raise OperationError("a static operation needs it", place="output_mapping.result")
         if operation.input_mapping:
