@@ -26,6 +26,7 @@ from mcp_trio.runtime.adapters.base import Adapter
 from mcp_trio.runtime.connections import Connections, ConnectionSection
 
 ADAPTERS: Mapping[str, str] = {
+    "grpc": "mcp_trio.runtime.adapters.grpc:GrpcAdapter",
     "graphql": "mcp_trio.runtime.adapters.graphql:GraphqlAdapter",
     "mcp": "mcp_trio.runtime.adapters.mcp:McpAdapter",
     "rest": "mcp_trio.runtime.adapters.rest:RestAdapter",
@@ -37,6 +38,7 @@ HTTP = "http"
 """The kind of a section that names none."""
 KINDS: Mapping[str, str] = {
     HTTP: "mcp_trio.runtime.http_sections:HttpSection",
+    "grpc": "mcp_trio.runtime.grpc_connection:GrpcSection",
     "mcp": "mcp_trio.runtime.mcp_connection:McpSection",
     "sql": "mcp_trio.runtime.sql_connection:SqlSection",
 }

@@ -115,7 +115,9 @@ class McpAdapter:
             ),
         )
         return Plan(
-            prepare=partial(self._prepare, tool), reads=tool.arguments.names, idempotent=False
+            prepare=partial(self._prepare, tool),
+            reads=tool.arguments.names,
+            idempotent=False,
         )
 
     def _prepare(self, tool: _Tool, context: Mapping[str, object], call: Call) -> Send:

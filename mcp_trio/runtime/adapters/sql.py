@@ -104,6 +104,7 @@ class SqlAdapter:
             raise OperationError(
                 "a database is asked as the connection says", place="execution_config.auth"
             )
+        settings.refuse_stream()
         write = operation.target.get("access", "read") == "write"
         text = cast("str", operation.target["statement"])
         statement = read_statement(text, connection.dialect, write=write)
