@@ -22,6 +22,8 @@ from mcp_trio.secrets import Secret, SecretSource
 
 _VALUES: Mapping[str, object] = {"base_url": "http://stand-in.invalid"}
 """What required fields of connections get, by name."""
+_OTHER_DATABASE: Mapping[str, object] = {"address": "postgresql://stand-in.invalid/stand-in"}
+"""What else they may get: a database is one or the other, and its statements are judged so."""
 
 
 class _MadeUp(SecretSource):
@@ -55,6 +57,7 @@ class StandIns(Connections):
         self._known: dict[str, Connection] = {}
         self._waived: set[str] = set()
         self._adapters = Adapters(self)
+        self._others: dict[str, Connection] = {}
 
     def waive(self, name: str) -> None:
         """Have a connection of this name from now on, whatever the settings say."""
@@ -69,6 +72,25 @@ class StandIns(Connections):
         kind = None if adapter is None else adapter.connection_type
         if kind is not None and not isinstance(self._known.get(name), kind):
             self._known[name] = _stand_in(kind, name)
+
+    def turn(self, operation: Operation) -> bool:
+        """Let the connection of a sql operation be of the other kind of database; whether it can.
+
+        Two turns lead back.
+        """
+        name = operation.target.get("connection")
+        if operation.protocol != "sql" or not isinstance(name, str) or name not in self._known:
+            return False
+        now = self._known[name]
+        other = self._others.get(name)
+        if other is None:
+            try:
+                other = attrs.evolve(now, **dict(_OTHER_DATABASE))
+            except ConfigurationError:
+                # Its driver is not installed, so nothing is known of its statements.
+                return False
+        self._known[name], self._others[name] = other, now
+        return True
 
     def get(self, name: str) -> Connection:
         """Look one up.
