@@ -13,15 +13,20 @@ from typing import Any, cast
 import attrs
 
 from mcp_trio.authoring.faults import AuthoringError
-from mcp_trio.catalog.operation import Operation
+from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.config import load_settings
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.plugins import Adapters
 from mcp_trio.secrets import Secret, SecretSource
 
-_VALUES: Mapping[str, object] = {"base_url": "http://stand-in.invalid"}
-"""What required fields of connections get, by name."""
+_URL = "http://stand-in.invalid:80"
+_VALUES: Mapping[str, object] = {
+    "base_url": _URL,
+    "http": HttpConnection(name="stand-in", base_url=_URL),
+}
+"""What fields of connections get, by name; required ones that are not here get a text."""
 _OTHER_DATABASE: Mapping[str, object] = {"address": "postgresql://stand-in.invalid/stand-in"}
 """What else they may get: a database is one or the other, and its statements are judged so."""
 
@@ -64,7 +69,11 @@ class StandIns(Connections):
         self._waived.add(name)
 
     def expect(self, operation: Operation) -> None:
-        """Be ready for the connection that an operation names."""
+        """Be ready for the connection that an operation names.
+
+        Raises:
+            OperationError: it is of a kind that cannot be made up.
+        """
         name = operation.target.get("connection")
         if not isinstance(name, str) or (self._closed and name not in self._waived):
             return
@@ -85,7 +94,7 @@ class StandIns(Connections):
         other = self._others.get(name)
         if other is None:
             try:
-                other = attrs.evolve(now, **dict(_OTHER_DATABASE))
+                other = attrs.evolve(now, **cast("Any", _OTHER_DATABASE))
             except ConfigurationError:
                 # Its driver is not installed, so nothing is known of its statements.
                 return False
@@ -114,7 +123,13 @@ def _stand_in(kind: type[Connection], name: str) -> Connection:
     values: dict[str, Any] = {
         field.name: _VALUES.get(field.name, "stand-in")
         for field in attrs.fields(kind)
-        if field.default is attrs.NOTHING
+        if field.default is attrs.NOTHING or field.name in _VALUES
     }
     make = cast("Callable[..., Connection]", kind)
-    return make(**{**values, "name": name})
+    try:
+        return make(**{**values, "name": name})
+    except (ConfigurationError, TypeError, ValueError) as error:
+        raise OperationError(
+            f"a {kind.__name__} cannot be made up; give the settings that have it",
+            place="target.connection",
+        ) from error

@@ -391,6 +391,28 @@ def test_places_are_found_although_keys_may_hold_dots(place, path):
     assert path_of(view, place) == path
 
 
+def test_operations_of_every_kind_can_be_checked_without_settings(tmp_path):
+    path = write(
+        tmp_path / "x.json",
+        make_view(
+            "m",
+            protocol="mcp",
+            target={"connection": "other", "tool": "t"},
+            input_schema={"type": "object"},
+            input_mapping={},
+        ),
+        make_view(
+            "g",
+            protocol="graphql",
+            target={"connection": "api", "document": "query A($id: ID!) { a(id: $id) }"},
+            input_mapping={"variables": {"id": "=args.id"}},
+        ),
+        sql_view("s", "SELECT 1 WHERE :id = 1"),
+        static_view("st"),
+    )
+    assert checked(path).faults == ()
+
+
 def sql_view(operation_id, statement):
     return make_view(
         operation_id,
