@@ -120,14 +120,30 @@ class Checker:
             for warning in lint(compiled):
                 yield entry.finding("warning", warning.reason, warning.advice, warning.path)
 
+    def _compiled(self, operation: Operation) -> CompiledOperation:
+        """Compile; without settings a statement may be for either kind of database.
+
+        Raises:
+            OperationError: the server would refuse it.
+        """
+        self._connections.expect(operation)
+        try:
+            return self._compiler.compile(operation)
+        except OperationError as error:
+            if error.place == "target.statement" and self._connections.turn(operation):
+                try:
+                    return self._compiler.compile(operation)
+                except OperationError:
+                    self._connections.turn(operation)
+            raise
+
     def _compiler_faults(self, view: JSONObject) -> Iterator[OperationError | CompiledOperation]:
         """Every fault of the compiler; then what it made, which is the view if all is well."""
         seen: set[str] = set()
         for _ in range(ROUNDS):
             operation = parse(view)
             try:
-                self._connections.expect(operation)
-                compiled = self._compiler.compile(operation)
+                compiled = self._compiled(operation)
             except OperationError as error:
                 if str(error) in seen:
                     return

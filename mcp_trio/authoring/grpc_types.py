@@ -128,9 +128,9 @@ def _file(file: File, service: str, method: str, needed: set[str]) -> File | Non
     if file.options.HasField("features"):
         copy.options.features.CopyFrom(file.options.features)
     for message in file.message_type:
-        kept = _message(message, scope, needed)
-        if kept is not None:
-            copy.message_type.append(kept)
+        kept_message = _message(message, scope, needed)
+        if kept_message is not None:
+            copy.message_type.append(kept_message)
     copy.enum_type.extend(
         _enum(enum) for enum in file.enum_type if f"{scope}.{enum.name}" in needed
     )
@@ -139,8 +139,11 @@ def _file(file: File, service: str, method: str, needed: set[str]) -> File | Non
             kept_service = copy.service.add(name=each.name)
             for rpc in each.method:
                 if rpc.name == method:
-                    kept_service.method.append(rpc)
-                    kept_service.method[-1].ClearField("options")
+                    kept = kept_service.method.add()
+                    kept.CopyFrom(rpc)
+                    kept.ClearField("options")
+                    if rpc.options.HasField("idempotency_level"):
+                        kept.options.idempotency_level = rpc.options.idempotency_level
     return copy if copy.message_type or copy.enum_type or copy.service else None
 
 

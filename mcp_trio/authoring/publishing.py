@@ -9,129 +9,64 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
 import apsw
-import attrs
 import msgspec
 
 from mcp_trio.authoring.documents import read_document
 from mcp_trio.authoring.faults import AuthoringError
+from mcp_trio.authoring.publishing_plan import Outcome, Plan, Row, plan
 from mcp_trio.authoring.sources import is_sqlite, read_views
 from mcp_trio.catalog.operation import FORMAT, Operation
+from mcp_trio.catalog.registries.opening import scheme_of, shown
 from mcp_trio.catalog.registries.rows import VIEW_COLUMNS, to_row
 from mcp_trio.catalog.registries.schema import Database, create_registry, open_for_writing
+from mcp_trio.secrets import Secret
 from mcp_trio.wire import JSONObject
 
 _DATABASES = frozenset({".sqlite", ".sqlite3", ".db"})
 
 
-@attrs.frozen(kw_only=True)
-class Outcome:
-    """What was written, or would be; operation ids, sorted."""
-
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    withdrawn: tuple[str, ...] = ()
-    same: int = 0
-    created: bool = False
-    """Whether there was no registry before."""
-
-    def as_json(self) -> JSONObject:
-        """For programs."""
-        return {
-            "added": list(self.added),
-            "changed": list(self.changed),
-            "withdrawn": list(self.withdrawn),
-            "same": self.same,
-            "created": self.created,
-        }
-
-    def as_text(self) -> str:
-        """For people."""
-        lines = [
-            *(f"+ {each}" for each in self.added),
-            *(f"~ {each}" for each in self.changed),
-            *(f"- {each}" for each in self.withdrawn),
-        ]
-        lines.append(
-            f"{len(self.added)} added, {len(self.changed)} changed, "
-            f"{len(self.withdrawn)} withdrawn, {self.same} the same"
-        )
-        return "\n".join(lines)
-
-
-Row = tuple[str | None, ...]
-"""The columns of one operation, in the order of `VIEW_COLUMNS`."""
-
-
-@attrs.frozen(kw_only=True)
-class Plan:
-    """What has to be written to get from what is published to what should be."""
-
-    outcome: Outcome
-    write: tuple[Row, ...]
-
-
-def plan(
-    held: Mapping[str, Row | None], operations: Sequence[Operation], *, prune: bool, created: bool
-) -> Plan:
-    """Find out what differs.
-
-    Args:
-        held: what is published now, by operation id; None for what cannot be read.
-        operations: what should be.
-        prune: whether everything else should go.
-        created: whether the registry is new.
-
-    Raises:
-        AuthoringError: a name would belong to two operations.
-    """
-    wanted = {operation.operation_id: to_row(operation.view()) for operation in operations}
-    added = sorted(wanted.keys() - held.keys())
-    changed = sorted(i for i in wanted.keys() & held.keys() if wanted[i] != held[i])
-    others = sorted(held.keys() - wanted.keys())
-    if not prune:
-        names = {operation.name: operation.operation_id for operation in operations}
-        for other in others:
-            row = held[other]
-            if row is not None and row[1] in names:
-                raise AuthoringError(
-                    f"{names[row[1] or '']} and {other}, which is published already, are both "
-                    f"named {row[1]}; rename one, withdraw the other, or publish with --prune"
-                )
-    return Plan(
-        outcome=Outcome(
-            added=tuple(added),
-            changed=tuple(changed),
-            withdrawn=tuple(others) if prune else (),
-            same=len(wanted) - len(added) - len(changed),
-            created=created,
-        ),
-        write=tuple(wanted[i] for i in (*added, *changed)),
-    )
-
-
 def publish(
-    operations: Sequence[Operation], place: str, *, prune: bool = False, dry_run: bool = False
+    operations: Sequence[Operation],
+    place: str,
+    secret: Callable[[], Secret] | None = None,
+    *,
+    prune: bool = False,
+    dry_run: bool = False,
 ) -> Outcome:
-    """Publish in a SQLite registry or a JSON document; one that is not there yet is made.
+    """Publish in a registry; a SQLite file or a JSON document that is not there yet is made.
 
     Args:
         operations: checked ones.
-        place: path of the registry.
+        place: path of the registry, or the `postgresql://` address of one.
+        secret: fetches the password of the latter.
         prune: withdraw what is published and not among them.
         dry_run: find out only.
 
     Raises:
         AuthoringError: the registry cannot be written, or a name would belong to two.
     """
+    if scheme_of(place) in {"postgresql", "postgres"}:
+        try:
+            # An extra: most registries are files.
+            module = importlib.import_module("mcp_trio.authoring.publishing_postgres")
+        except ImportError as error:
+            raise AuthoringError(
+                "publishing in PostgreSQL needs psycopg: install mcp-trio[postgres]"
+            ) from error
+        return cast(
+            "Outcome",
+            module.publish_in_postgres(operations, place, secret, prune=prune, dry_run=dry_run),
+        )
+    if scheme_of(place):
+        raise AuthoringError(f"{shown(place)}: cannot be published to, only read")
     path = Path(place)
-    if "://" in place:
-        raise AuthoringError(f"{place}: cannot be published to; give a path")
     if path.is_dir():
         raise AuthoringError(f"{place}: is a folder; publish into one of its documents")
     if is_sqlite(path) or (path.suffix in _DATABASES and not _has_content(path)):

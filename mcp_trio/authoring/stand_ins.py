@@ -13,15 +13,22 @@ from typing import Any, cast
 import attrs
 
 from mcp_trio.authoring.faults import AuthoringError
-from mcp_trio.catalog.operation import Operation
+from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.config import load_settings
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.connections import Connection, Connections
+from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.plugins import Adapters
 from mcp_trio.secrets import Secret, SecretSource
 
-_VALUES: Mapping[str, object] = {"base_url": "http://stand-in.invalid"}
-"""What required fields of connections get, by name."""
+_URL = "http://stand-in.invalid:80"
+_VALUES: Mapping[str, object] = {
+    "base_url": _URL,
+    "http": HttpConnection(name="stand-in", base_url=_URL),
+}
+"""What fields of connections get, by name; required ones that are not here get a text."""
+_OTHER_DATABASE: Mapping[str, object] = {"address": "postgresql://stand-in.invalid/stand-in"}
+"""What else they may get: a database is one or the other, and its statements are judged so."""
 
 
 class _MadeUp(SecretSource):
@@ -55,13 +62,18 @@ class StandIns(Connections):
         self._known: dict[str, Connection] = {}
         self._waived: set[str] = set()
         self._adapters = Adapters(self)
+        self._others: dict[str, Connection] = {}
 
     def waive(self, name: str) -> None:
         """Have a connection of this name from now on, whatever the settings say."""
         self._waived.add(name)
 
     def expect(self, operation: Operation) -> None:
-        """Be ready for the connection that an operation names."""
+        """Be ready for the connection that an operation names.
+
+        Raises:
+            OperationError: it is of a kind that cannot be made up.
+        """
         name = operation.target.get("connection")
         if not isinstance(name, str) or (self._closed and name not in self._waived):
             return
@@ -69,6 +81,25 @@ class StandIns(Connections):
         kind = None if adapter is None else adapter.connection_type
         if kind is not None and not isinstance(self._known.get(name), kind):
             self._known[name] = _stand_in(kind, name)
+
+    def turn(self, operation: Operation) -> bool:
+        """Let the connection of a sql operation be of the other kind of database; whether it can.
+
+        Two turns lead back.
+        """
+        name = operation.target.get("connection")
+        if operation.protocol != "sql" or not isinstance(name, str) or name not in self._known:
+            return False
+        now = self._known[name]
+        other = self._others.get(name)
+        if other is None:
+            try:
+                other = attrs.evolve(now, **cast("Any", _OTHER_DATABASE))
+            except ConfigurationError:
+                # Its driver is not installed, so nothing is known of its statements.
+                return False
+        self._known[name], self._others[name] = other, now
+        return True
 
     def get(self, name: str) -> Connection:
         """Look one up.
@@ -92,7 +123,13 @@ def _stand_in(kind: type[Connection], name: str) -> Connection:
     values: dict[str, Any] = {
         field.name: _VALUES.get(field.name, "stand-in")
         for field in attrs.fields(kind)
-        if field.default is attrs.NOTHING
+        if field.default is attrs.NOTHING or field.name in _VALUES
     }
     make = cast("Callable[..., Connection]", kind)
-    return make(**{**values, "name": name})
+    try:
+        return make(**{**values, "name": name})
+    except (ConfigurationError, TypeError, ValueError) as error:
+        raise OperationError(
+            f"a {kind.__name__} cannot be made up; give the settings that have it",
+            place="target.connection",
+        ) from error

@@ -26,7 +26,7 @@ from mcp_trio.authoring.imports import Imported
 from mcp_trio.authoring.publishing import publish as publish_operations
 from mcp_trio.authoring.sources import Source, read_source
 from mcp_trio.authoring.yaml_text import write_yaml
-from mcp_trio.secrets import SecretSource
+from mcp_trio.secrets import Secret, SecretSource
 from mcp_trio.wire import JSONObject
 
 TROUBLE = 2
@@ -46,11 +46,14 @@ def tried(work: Callable[[], T]) -> T:
 
 def read(place: str, secret_env: str | None) -> Source:
     """Read a source, with the secret that it may want."""
-    if secret_env is None:
-        return read_source(place)
+    return read_source(place, _fetcher(secret_env))
+
+
+def _fetcher(variable: str | None) -> Callable[[], Secret] | None:
+    if variable is None:
+        return None
     source = SecretSource(folder=Path())
-    secret = partial(source.secret, "--secret-env", "secret", env=secret_env, file=None)
-    return read_source(place, secret)
+    return partial(source.secret, "--secret-env", "secret", env=variable, file=None)
 
 
 def told(value: object, text: str, *, as_json: bool) -> None:
@@ -140,25 +143,35 @@ def diff(a: str, b: str, secret_env: str | None, as_json: bool) -> None:
 @click.argument("source")
 @click.argument("registry")
 @_config
+@_secret
 @_json
 @click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
 @click.option("--prune", is_flag=True, help="Withdraw what SOURCE does not have.")
 def publish(
-    source: str, registry: str, config: Path | None, as_json: bool, dry_run: bool, prune: bool
+    source: str,
+    registry: str,
+    *,
+    config: Path | None,
+    secret_env: str | None,
+    as_json: bool,
+    dry_run: bool,
+    prune: bool,
 ) -> None:
     """Publish the operations of SOURCE in a registry, all of them or none.
 
-    REGISTRY is a SQLite file (.sqlite, .sqlite3, .db) or a JSON document; one that is not there
-    is made. Nothing is written if SOURCE has a fault.
+    REGISTRY is a SQLite file (.sqlite, .sqlite3, .db) or a JSON document, made if it is not
+    there, or a postgresql:// address. Nothing is written if SOURCE has a fault.
     """
-    checked = tried(lambda: check_source(read_source(source), config))
+    checked = tried(lambda: check_source(read(source, secret_env), config))
     if checked.faults:
         for finding in checked.faults:
             click.echo(finding.as_text(), err=True)
         click.echo("mcp-trio: nothing was published", err=True)
         sys.exit(1)
     outcome = tried(
-        lambda: publish_operations(checked.operations, registry, prune=prune, dry_run=dry_run)
+        lambda: publish_operations(
+            checked.operations, registry, _fetcher(secret_env), prune=prune, dry_run=dry_run
+        )
     )
     told({**outcome.as_json(), "dry_run": dry_run}, outcome.as_text(), as_json=as_json)
 

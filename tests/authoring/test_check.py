@@ -389,3 +389,46 @@ def test_static_operations_are_checked_like_any_other(tmp_path):
 def test_places_are_found_although_keys_may_hold_dots(place, path):
     view = {"a": 1, "a.b": 2, "c": {"d": [0, {"e": {}, "e.f": 5}]}}
     assert path_of(view, place) == path
+
+
+def test_operations_of_every_kind_can_be_checked_without_settings(tmp_path):
+    path = write(
+        tmp_path / "x.json",
+        make_view(
+            "m",
+            protocol="mcp",
+            target={"connection": "other", "tool": "t"},
+            input_schema={"type": "object"},
+            input_mapping={},
+        ),
+        make_view(
+            "g",
+            protocol="graphql",
+            target={"connection": "api", "document": "query A($id: ID!) { a(id: $id) }"},
+            input_mapping={"variables": {"id": "=args.id"}},
+        ),
+        sql_view("s", "SELECT 1 WHERE :id = 1"),
+        static_view("st"),
+    )
+    assert checked(path).faults == ()
+
+
+def sql_view(operation_id, statement):
+    return make_view(
+        operation_id,
+        protocol="sql",
+        target={"connection": "db", "statement": statement, "access": "read"},
+        input_mapping={"params": {"id": "=args.id"}},
+    )
+
+
+def test_without_settings_a_statement_may_be_for_either_database(tmp_path):
+    path = write(
+        tmp_path / "x.json",
+        sql_view("a", "SELECT [odd name] FROM t WHERE id = :id"),
+        sql_view("b", "SELECT $$:no$$, id::text FROM t WHERE id = :id"),
+        sql_view("c", "SELECT [odd name] FROM t WHERE id = :id"),
+    )
+    assert checked(path).faults == ()
+    path = write(tmp_path / "y.json", sql_view("a", "SELECT 1; DROP TABLE t"))
+    assert [pointer for _, pointer in faults(path)][:1] == ["/operations/0/target/statement"]

@@ -119,7 +119,7 @@ class PostgresRegistry:
     def __init__(self, address: str, options: RegistryOptions | None = None) -> None:
         self._options = options or RegistryOptions()
         self._shown = shown_url(address)
-        self._parameters = _parameters(address, self._options)
+        self._parameters = parameters_of(address, self._options)
         self._limiter = trio.CapacityLimiter(1)
         # What follows belongs to the thread that holds the limiter.
         self._line: _Line | None = None
@@ -322,7 +322,7 @@ def _meaning(error: Exception) -> tuple[Trouble, str]:
             return Trouble.UNREADABLE, "cannot be read"
 
 
-def _parameters(address: str, options: RegistryOptions) -> dict[str, str]:
+def parameters_of(address: str, options: RegistryOptions) -> dict[str, str]:
     """The address taken apart, with what we add to it.
 
     Raises:

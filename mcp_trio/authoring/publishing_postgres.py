@@ -1,0 +1,102 @@
+"""Publishing in PostgreSQL: one transaction, under a lock that other publishers wait for.
+
+The tables have to be there: making them is for a role that may, see `postgres_schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import psycopg
+import psycopg.conninfo
+
+from mcp_trio.abc import RegistryError
+from mcp_trio.authoring.faults import AuthoringError
+from mcp_trio.authoring.publishing_plan import Outcome, Plan, Row, plan
+from mcp_trio.catalog.operation import Operation
+from mcp_trio.catalog.registries.opening import shown
+from mcp_trio.catalog.registries.options import RegistryOptions
+from mcp_trio.catalog.registries.postgres import parameters_of
+from mcp_trio.catalog.registries.rows import JSON_COLUMNS, VIEW_COLUMNS
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.secrets import Secret, mask
+
+LOCK_TIMEOUT = 5.0
+"""Seconds to wait for other publishers."""
+
+_COLUMNS = ", ".join(VIEW_COLUMNS)
+_TEXTS = ", ".join(f"{name}::text" for name in VIEW_COLUMNS)
+_ARRAYS = ", ".join(["%s::text[]"] * len(VIEW_COLUMNS))
+_CASTS = ", ".join(
+    f"{name}::json" if name in JSON_COLUMNS and name != "tool_description" else name
+    for name in VIEW_COLUMNS
+)
+_UPDATES = ", ".join(f"{name} = excluded.{name}" for name in (*VIEW_COLUMNS, "status"))
+# One statement for all rows is one count of the registry.
+_WRITE = (
+    f"INSERT INTO operations ({_COLUMNS}, status) SELECT {_CASTS}, 'published' "  # noqa: S608  # constant
+    f"FROM unnest({_ARRAYS}) AS given({_COLUMNS}) "
+    f"ON CONFLICT (operation_id) DO UPDATE SET {_UPDATES}, updated_at = now()"
+)
+
+
+def publish_in_postgres(
+    operations: Sequence[Operation],
+    address: str,
+    secret: Callable[[], Secret] | None,
+    *,
+    prune: bool,
+    dry_run: bool,
+) -> Outcome:
+    """Publish in the registry of a database.
+
+    Raises:
+        AuthoringError: it cannot be written, or a name would belong to two.
+    """
+    options = RegistryOptions(secret=secret)
+    held: list[Secret] = []
+    try:
+        parameters = parameters_of(address, options)
+        found = options.fetch_secret()
+        held += [] if found is None else [found]
+        password = None if found is None else found.reveal()
+        conninfo = psycopg.conninfo.make_conninfo(**parameters, password=password)
+        with psycopg.connect(conninfo, prepare_threshold=None) as connection:
+            made = _publish(connection, operations, prune=prune)
+            if dry_run:
+                connection.rollback()
+            return made.outcome
+    except (ConfigurationError, RegistryError) as error:
+        raise AuthoringError(str(error)) from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise AuthoringError(
+            f"{shown(address)}: another publisher is at work; try again"
+        ) from error
+    except psycopg.errors.UndefinedTable as error:
+        raise AuthoringError(f"{shown(address)}: is not laid out as a registry") from error
+    except psycopg.Error as error:
+        said = mask(" ".join(str(error).split())[:500], held)
+        raise AuthoringError(f"cannot write {shown(address)}: {said}") from None
+
+
+def _publish(
+    connection: psycopg.Connection, operations: Sequence[Operation], *, prune: bool
+) -> Plan:
+    connection.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT * 1000)}".encode())
+    # The lock comes first, so that nobody writes between the look and the change. Readers
+    # are not held up.
+    connection.execute("LOCK TABLE operations IN SHARE ROW EXCLUSIVE MODE")
+    rows = connection.execute(
+        f"SELECT {_TEXTS} FROM operations WHERE status = 'published'".encode()  # noqa: S608  # constant
+    ).fetchall()
+    held: dict[str, Row | None] = {str(row[0]): tuple(row) for row in rows}
+    made = plan(held, operations, prune=prune, created=False)
+    if made.write:
+        columns = [list(column) for column in zip(*made.write, strict=True)]
+        connection.execute(_WRITE.encode(), columns)
+    if made.outcome.withdrawn:
+        connection.execute(
+            "UPDATE operations SET status = 'withdrawn' WHERE operation_id = ANY(%s)",
+            (list(made.outcome.withdrawn),),
+        )
+    return made
