@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import NoReturn
 
 import click
+
+from mcp_trio.cli.extras import missing_extra
 
 _HOMES = {
     "call": "client",
@@ -35,13 +38,19 @@ class _Commands(click.Group):
         try:
             module = import_module(f"mcp_trio.cli.{_HOMES[cmd_name]}")
         except ModuleNotFoundError as error:
-            if (error.name or "mcp_trio").partition(".")[0] == "mcp_trio":
-                raise
-            raise click.ClickException(
-                f"{cmd_name} needs {error.name}: pip install 'mcp-trio[authoring]'"
-            ) from error
+            return _missing(cmd_name, missing_extra(cmd_name, error))
         found: click.Command = module.COMMANDS[cmd_name]
         return found
+
+
+def _missing(name: str, why: click.ClickException) -> click.Command:
+    """A command that says what it lacks, and is listed with the others."""
+
+    def tell() -> NoReturn:
+        raise why
+
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    return click.Command(name, callback=tell, help=why.message, context_settings=settings)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

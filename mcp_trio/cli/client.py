@@ -24,6 +24,7 @@ import attrs
 import click
 import trio
 
+from mcp_trio.cli.extras import missing_extra
 from mcp_trio.cli.interrupts import INTERRUPTED
 from mcp_trio.cli.login import HINT, Login, login_options
 from mcp_trio.cli.showing import (
@@ -339,7 +340,10 @@ def _try(
 ) -> NoReturn:
     """Run an operation here, and exit with its status."""
     # On demand: a client needs no adapters, no registries and nothing of the authors' tools.
-    from mcp_trio.cli import author, trial  # noqa: PLC0415
+    try:
+        from mcp_trio.cli import author, trial  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise missing_extra("call --operation", error) from error
 
     chosen = trial.Trial(
         place=settings.target,

@@ -10,6 +10,7 @@ import trio
 from mcp_trio.abc import RawEntry, Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.wire import CallToolResult, TextContent
+from tests.canary import no_secret_is_logged  # noqa: F401  # a fixture of all
 
 
 def make_view(operation_id: str = "a", **changes: object) -> dict[str, object]:

@@ -19,9 +19,16 @@ def test_the_watch_sees_a_secret_in_every_form(form):
     except ValueError as error:
         record = logging.LogRecord("x", 10, "", 0, "failed", (), (type(error), error, None))
         watch.emit(record)
-    assert len(watch.lines) == 1
+    assert len(watch.found()) == 1
     with pytest.raises(AssertionError, match="a secret is in this"):
         search({"deep": [form]}, "this")
+
+
+def test_the_watch_looks_for_other_secrets_too():
+    watch = _Watch()
+    watch.emit(logging.LogRecord("x", 10, "", 0, "one of-another %s", ("secret-of-a-test",), None))
+    assert watch.found() == []
+    assert len(watch.found({"secret-of-a-test"})) == 1
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from tests.canary import no_secret_is_logged  # noqa: F401  # a fixture of all
 from tests.services.servers import Database, Postgres, server
 
 

@@ -28,6 +28,7 @@ from mcp_trio.catalog.registries.json_document import read_document
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.network_guard import (
+    HIDDEN_QUERY,
     BlockedAddressError,
     Guard,
     GuardedBackend,
@@ -179,7 +180,13 @@ class HttpRegistry:
         if self._client is None:
             self._client = self._open()
         try:
-            async with self._client.stream("GET", self._url, headers=headers) as response:
+            # A query may be what the address is signed with, and the client logs its URLs.
+            url = httpx2.URL(self._url)
+            hidden = {HIDDEN_QUERY: url.query}
+            bare = url.copy_with(query=None)
+            async with self._client.stream(
+                "GET", bare, headers=headers, extensions=hidden
+            ) as response:
                 return await self._read(response)
         except BlockedAddressError as error:
             raise RegistryError(
