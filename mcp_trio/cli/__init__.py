@@ -49,7 +49,11 @@ def _missing(name: str, why: click.ClickException) -> click.Command:
     def tell() -> NoReturn:
         raise why
 
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    settings: dict[str, object] = {
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "help_option_names": list[str](),
+    }
     return click.Command(name, callback=tell, help=why.message, context_settings=settings)
 
 
