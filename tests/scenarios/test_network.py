@@ -112,12 +112,12 @@ async def test_depth_and_numbers_are_bounded(transport, revision, autojump_clock
     server, _ = make_server()
     async with peer_of(server, transport, revision) as peer:
         deep = (
-            b'{"jsonrpc":"2.0","id":1,"method":"ping","params":'
+            b'{"jsonrpc":"2.0","id":"deep","method":"ping","params":'
             + b'{"a":' * 100
             + b"1"
             + b"}" * 101
         )
-        assert (await peer.refused(deep))["code"] == -32600
+        assert (await peer.refused(deep, "deep"))["code"] == -32600
         assert (await peer.refused(b"[" * 100_000))["code"] == -32600
         long_id = {**peer.request("tools/list"), "id": "x" * 10_000}
         assert (await peer.refused(long_id))["code"] == -32600
