@@ -2,6 +2,9 @@
 
 Closed: outcomes are counted over a sliding window. Open: nothing is sent until the cooldown is
 over. Half open: one attempt is let through, and its outcome decides. Times are Trio's clock.
+
+An attempt belongs to the age in which it began: an opening and a trial begin a new one. What an
+attempt of an earlier age comes to says nothing about the upstream as it is now, and is ignored.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ class Circuit:
         self._slots: deque[_Slot] = deque(maxlen=SLOTS + 1)
         self._open_until: float | None = None
         self._trying = False
+        self._age = 0
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is known that a fresh one would not know."""
@@ -59,26 +63,31 @@ class Circuit:
             return self._open_until - now
         return self.policy.cooldown if self._trying else None
 
-    def enter(self, now: float) -> float | None:
-        """Begin an attempt, or say how long to wait as `refusal` does."""
-        wait = self.refusal(now)
-        if wait is None and self._open_until is not None:
-            self._trying = True
-        return wait
+    def enter(self) -> int:
+        """Begin an attempt that `refusal` lets through; the number it is ended with.
 
-    def abandon(self) -> None:
-        """End an attempt that says nothing about the upstream: it was cancelled."""
-        self._trying = False
-
-    def record(self, now: float, *, good: bool) -> None:
-        """End an attempt."""
+        A trial that is never ended keeps everybody else out.
+        """
         if self._open_until is not None:
-            # Of those that began before it opened only the trial is a verdict.
-            if not self._trying:
-                return
+            self._trying = True
+            self._age += 1
+        return self._age
+
+    def abandon(self, attempt: int) -> None:
+        """End an attempt that says nothing about the upstream: its caller gave it up."""
+        if attempt == self._age:
             self._trying = False
-            self._open_until = None if good else now + self.policy.cooldown
-            self._slots.clear()
+
+    def record(self, attempt: int, now: float, *, good: bool) -> None:
+        """End an attempt."""
+        if attempt != self._age:
+            return
+        if self._trying:
+            self._trying = False
+            if good:
+                self._open_until = None
+            else:
+                self._open(now)
             return
         self._forget(now)
         number = self._number(now)
@@ -90,8 +99,12 @@ class Circuit:
         bad_ones = sum(each.bad for each in self._slots)
         known = good_ones + bad_ones
         if known >= self.policy.min_calls and bad_ones >= self.policy.failure_rate * known:
-            self._open_until = now + self.policy.cooldown
-            self._slots.clear()
+            self._open(now)
+
+    def _open(self, now: float) -> None:
+        self._open_until = now + self.policy.cooldown
+        self._age += 1
+        self._slots.clear()
 
     def _number(self, now: float) -> int:
         return math.floor(now / self.policy.window * SLOTS)

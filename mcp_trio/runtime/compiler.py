@@ -23,6 +23,7 @@ from mcp_trio.runtime.plugins import Adapters
 from mcp_trio.runtime.policies import Gatekeeper, Settings, settings_of
 from mcp_trio.runtime.result_cache import CachePolicy
 from mcp_trio.runtime.sending import Sender
+from mcp_trio.session.middleware import Authorizer, RequiresScopes
 
 _OPEN_ENDED = frozenset(
     {
@@ -103,6 +104,7 @@ class Compiler:
                 idempotent=idempotent,
                 gatekeeper=self._gatekeeper,
             ),
+            authorize=_authorizer(operation, settings),
             cache=_cache(settings, plan, output, idempotent=idempotent),
             validator=validator,
             output=output,
@@ -140,6 +142,11 @@ def _check_arguments(operation: Operation, plan: Plan, output: Output) -> None:
             f"args.{strangers[0][:80]} is used but is not in input_schema.properties",
             place="input_mapping" if ("args", strangers[0]) in plan.reads else "output_mapping",
         )
+
+
+def _authorizer(operation: Operation, settings: Settings) -> Authorizer | None:
+    scopes = settings.required_scopes
+    return RequiresScopes(scopes, f"the tool {operation.name}") if scopes else None
 
 
 def _cache(

@@ -27,7 +27,7 @@ from mcp_trio.runtime.result_cache import CachePolicy
 from mcp_trio.runtime.sending import Sender
 from mcp_trio.runtime.stages import Stage, StageError, Whose, failed
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer, RequiresScopes
+from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import CallToolResult, JSONObject, Tool
 
 _log = logging.getLogger("mcp_trio.runtime")
@@ -44,6 +44,8 @@ class CompiledOperation:
     settings: Settings
     plan: Plan
     sender: Sender
+    authorize: Authorizer | None
+    """Demands the scopes that the operation requires; None if it requires none."""
     cache: CachePolicy | None
     """How results are kept; None if they are not."""
     validator: Validator
@@ -103,12 +105,6 @@ class CompiledOperation:
         if key is not None and self.cache is not None:
             results.keep(key, result, asked + self.cache.ttl)
         return result
-
-    @property
-    def authorize(self) -> Authorizer | None:
-        """Demands the scopes that the operation requires; None if it requires none."""
-        scopes = self.settings.required_scopes
-        return RequiresScopes(scopes, f"the tool {self.operation.name}") if scopes else None
 
     def _validate(self, arguments: JSONObject) -> None:
         violations = self.validator.violations(arguments)

@@ -24,7 +24,6 @@ async def send_with_retries(send: Send, retry: Retry, budget: RetryBudget, chanc
     Raises:
         StageError: of the last attempt.
     """
-    budget.note_call()
     outcome = await _attempt(send)
     attempt = 1
     while outcome.reason is not None and outcome.reason in retry.on:

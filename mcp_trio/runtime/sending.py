@@ -36,12 +36,13 @@ class Sender:
         circuit = self._circuit()
         attempt = _Attempt(send, circuit)
         total = self.settings.timeouts.total
-        with trio.move_on_after(total):
+        with trio.move_on_after(total) as scope:
             self._check_circuit(circuit)
             self._take_rate(principal)
-            return await self._admitted(attempt.run)
-        if attempt.running and circuit is not None:
-            circuit.record(trio.current_time(), good=False)
+            try:
+                return await self._admitted(attempt.run)
+            finally:
+                attempt.close(too_slow=trio.current_time() >= scope.deadline)
         raise StageError(
             Stage.ADAPTER_EXECUTION,
             f"the upstream did not answer within {total:g} seconds",
@@ -79,11 +80,13 @@ class Sender:
 
     async def _admitted(self, send: Send) -> Answer:
         gate, settings = self.gatekeeper, self.settings
-        # What may not be sent twice has one attempt, whatever the operation asks for.
-        once = attrs.evolve(settings.retry, max_attempts=1)
-        retry = settings.retry if self.idempotent else once
+        budget, retry = gate.budget(self.upstream), settings.retry
         async with gate.place(self.upstream, self.operation_id, settings.concurrency):
-            return await send_with_retries(send, retry, gate.budget(self.upstream), gate.chance())
+            budget.note_call()
+            # What may not be sent twice has one attempt, whatever the operation asks for.
+            if not self.idempotent or retry.max_attempts == 1:
+                return await send()
+            return await send_with_retries(send, retry, budget, gate.chance())
 
 
 class _Attempt:
@@ -92,31 +95,37 @@ class _Attempt:
     def __init__(self, send: Send, circuit: Circuit | None) -> None:
         self._send = send
         self._circuit = circuit
-        self.running = False
-        """Whether the upstream is being waited for; stays set when that was cancelled."""
+        self._number: int | None = None
+        """Of the attempt that the upstream is being asked by; stays when that is interrupted."""
 
     async def run(self) -> Answer:
-        if self._circuit is None:
+        circuit = self._circuit
+        if circuit is None:
             return await self._send()
-        wait = self._circuit.enter(trio.current_time())
+        wait = circuit.refusal(trio.current_time())
         if wait is not None:
             raise _circuit_open(wait)
-        self.running = True
+        self._number = circuit.enter()
         try:
             answer = await self._send()
         except StageError as error:
-            self._done(good=error.sub not in _UPSTREAMS_FAULT)
+            self._end(good=error.sub not in _UPSTREAMS_FAULT)
             raise
-        except BaseException:
-            self._circuit.abandon()
-            raise
-        self._done(good=answer.ok or not _is_upstreams_fault(answer))
+        self._end(good=answer.ok or not _is_upstreams_fault(answer))
         return answer
 
-    def _done(self, *, good: bool) -> None:
-        self.running = False
-        if self._circuit is not None:
-            self._circuit.record(trio.current_time(), good=good)
+    def close(self, *, too_slow: bool) -> None:
+        """End an attempt that was interrupted: by the operation's time, or else by its caller."""
+        if too_slow:
+            self._end(good=False)
+        elif self._circuit is not None and self._number is not None:
+            self._circuit.abandon(self._number)
+            self._number = None
+
+    def _end(self, *, good: bool) -> None:
+        if self._circuit is not None and self._number is not None:
+            self._circuit.record(self._number, trio.current_time(), good=good)
+            self._number = None
 
 
 def _is_upstreams_fault(answer: Answer) -> bool:

@@ -6,6 +6,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
 
 from mcp_trio.catalog.operation import OperationError, parse
 from mcp_trio.config import make_connections, parse_settings
@@ -92,6 +93,65 @@ async def test_a_trial_that_the_caller_gives_up_is_no_verdict(memory, failure, a
         assert (await bench.call(execution_config=CIRCUIT)).is_error is None
 
 
+async def test_a_trial_that_is_too_slow_opens_it_again(memory, failure, autojump_clock):
+    config = {**CIRCUIT, "timeout_ms": {"total": 1000}}
+    bench, upstream = memory(*[500] * 4, "hang", 200)
+    async with bench.connections:
+        for _ in range(4):
+            await bench.call(execution_config=config)
+        await trio.sleep(30)
+        assert failure(await bench.call(execution_config=config))[1]["code"] == "total"
+        told = failure(await bench.call(execution_config=config))[1]
+        assert (told["sub"], told["retry_after_ms"]) == ("circuit_open", 30_000)
+        assert len(upstream.times) == 5
+        await trio.sleep(30)
+        assert (await bench.call(execution_config=config)).is_error is None
+
+
+async def test_what_began_before_it_opened_is_no_verdict_on_the_trial(
+    memory, failure, autojump_clock
+):
+    bench, upstream = memory("slow", *[500] * 4, "hang", 200)
+    config = {"circuit": {**CIRCUIT["circuit"], "cooldown_s": 0.5}}
+    early = []
+
+    async def call(into):
+        into.append(await bench.call(execution_config=config))
+
+    async with bench.connections, trio.open_nursery() as nursery:
+        nursery.start_soon(call, early)
+        await wait_all_tasks_blocked()
+        for _ in range(4):
+            await bench.call(execution_config=config)
+        await trio.sleep(0.6)
+        nursery.start_soon(call, [])  # the trial, which hangs
+        await wait_all_tasks_blocked()
+        assert not early
+        await trio.sleep(1)
+        assert early[0].is_error is None
+        assert failure(await bench.call(execution_config=config))[1]["sub"] == "circuit_open"
+        assert len(upstream.times) == 6
+        nursery.cancel_scope.cancel()
+
+
+def test_an_attempt_of_an_earlier_age_changes_nothing():
+    circuit = Circuit(CircuitPolicy(failure_rate=0.5, min_calls=1, cooldown=10))
+    early, late = circuit.enter(), circuit.enter()
+    circuit.record(early, 0, good=False)
+    assert circuit.refusal(0) == 10
+    given_up = circuit.enter()
+    circuit.abandon(given_up)
+    trial = circuit.enter()
+    for old in (late, given_up):
+        circuit.abandon(old)
+        circuit.record(old, 10, good=True)
+    assert circuit.refusal(10) == 10
+    circuit.record(trial, 10, good=True)
+    assert circuit.refusal(10) is None
+    circuit.record(late, 10, good=False)
+    assert circuit.refusal(10) is None
+
+
 async def test_an_upstream_that_is_too_slow_opens_it_and_a_caller_in_a_hurry_does_not(
     memory, failure, autojump_clock
 ):
@@ -151,13 +211,13 @@ def test_a_circuit_is_open_only_after_enough_failures_and_for_its_cooldown(steps
     circuit, now, outcomes, opened = Circuit(policy), 0.0, [], None
     for pause, good in steps:
         now += pause
-        wait = circuit.enter(now)
+        wait = circuit.refusal(now)
         if opened is not None and now < opened + policy.cooldown:
             assert wait == pytest.approx(opened + policy.cooldown - now)
             continue
         assert wait is None
         trial = opened is not None
-        circuit.record(now, good=good)
+        circuit.record(circuit.enter(), now, good=good)
         if trial:
             outcomes, opened = [], None if good else now
             continue
