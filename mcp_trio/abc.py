@@ -1,17 +1,19 @@
-"""The contracts that users may implement: a transport, and a registry of operations.
+"""The contracts that users may implement: a transport, a registry of operations, and who calls.
 
 Protocols and the values they speak in; no behaviour and no trio. `mcp_trio.testing` has a
-battery for each.
+battery for transports and registries.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import attrs
 
 from mcp_trio.engine.envelope import Envelope
+from mcp_trio.errors import UnauthorizedError
 from mcp_trio.wire.basic import JSONObject, RequestId
 
 
@@ -66,6 +68,53 @@ class Transport(Protocol):
         Bounded in time. The second call does nothing.
         """
         ...
+
+
+@attrs.frozen(kw_only=True)
+class RequestHead:
+    """The head of an HTTP request, or of a WebSocket's opening: what tells who sends it.
+
+    Nothing of it is shown in its text form but method and client: the rest may hold secrets.
+    """
+
+    method: str
+    """Of a WebSocket too: GET."""
+    url: str = attrs.field(repr=False)
+    """As the client wrote it, as far as is known here: scheme and path of the request, and the
+    name in its `Host`. Behind a proxy that ends TLS the scheme is that of the inner side."""
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    """The header fields by lower-case name. Repeated ones are joined; `values` has them apart."""
+    fields: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
+    """The same one by one, in order."""
+    client: str | None = None
+    """Address the request came from; None where there is none, as on a Unix socket."""
+    certificate: str | None = attrs.field(default=None, repr=False)
+    """The client's own certificate, PEM, once the TLS layer has verified its chain."""
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Every header field of a lower-case name, in order."""
+        return tuple(value for field, value in self.fields if field == name)
+
+
+class ChallengeError(UnauthorizedError):
+    """A refusal by whoever says who calls, that tells an HTTP client what would be accepted."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 401,
+        challenges: tuple[str, ...] = (),
+        headers: tuple[tuple[str, str], ...] = (),
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, data=data)
+        self.status = status
+        """401 for no or bad credentials, 400 for malformed ones, 403 for too few scopes."""
+        self.challenges = challenges
+        """Values of `WWW-Authenticate`, each a field of its own."""
+        self.headers = headers
+        """More fields for the answer, such as a nonce; lower-case names."""
 
 
 class Trouble(enum.StrEnum):

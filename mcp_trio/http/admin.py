@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from mcp_trio.framing import gate
+from mcp_trio.framing.gate import Refusal
 from mcp_trio.http import websocket
 from mcp_trio.http.probes import PROBES, answer_probe
 from mcp_trio.http.requests import HTTPRequest
@@ -62,7 +63,7 @@ class AdminApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] == "websocket":
-            await websocket.refuse(scope, receive, send, 404, "Not found")
+            await websocket.refuse(scope, receive, send, Refusal(404, "Not found"))
             return
         http = HTTPRequest.read(scope, receive)
         page = self._pages.get(http.path)

@@ -14,6 +14,7 @@ import attrs
 import trio
 import trio.lowlevel
 
+from mcp_trio.abc import ChallengeError
 from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import error_message
 from mcp_trio.eras.detect import Kind, detect_http
@@ -54,9 +55,9 @@ MAX_TOLD = 100
 _CHALLENGE: Header = (b"www-authenticate", b"Bearer")
 _RETRY: Header = (b"retry-after", b"1")
 _ALLOW: Header = (b"allow", b"POST, GET, DELETE, OPTIONS")
-_EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce, Retry-After"
 _REQUESTED = (
-    b"Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Session-Id, "
+    b"Content-Type, Accept, Authorization, DPoP, MCP-Protocol-Version, Mcp-Session-Id, "
     b"Last-Event-ID, Mcp-Method, Mcp-Name"
 )
 
@@ -190,6 +191,7 @@ class HTTPApp:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         http = HTTPRequest.read(scope, receive)
         principal = None
+        told: tuple[Header, ...] = ()
         refusal = gate.check_source(http.headers, self._gate)
         if http.path not in self._paths:
             refusal = gate.Refusal(404, "Not found")
@@ -197,9 +199,10 @@ class HTTPApp:
             self._tell_refusal(refusal, http)
         else:
             try:
-                principal = await identified(self.options, http.headers)
+                principal = await identified(self.options, http.head)
             except MCPError as error:
                 refusal = gate.Refusal(self._status_of_unknown(error), error.message)
+                told = _challenges(error)
         # Only now: finding out who it is takes its time, and much may happen meanwhile.
         if refusal is None and self._draining:
             refusal = gate.Refusal(503, "The server is going down")
@@ -207,7 +210,7 @@ class HTTPApp:
             self._refused += 1
             refusal = gate.Refusal(503, "Too many sessions")
         if refusal is not None:
-            await websocket.refuse(scope, receive, send, refusal.status, refusal.reason)
+            await websocket.refuse(scope, receive, send, refusal, told)
             return
         line = websocket.ASGIWebSocket(
             receive, send, max_message=self.options.max_body, limits=self._limits
@@ -256,10 +259,10 @@ class HTTPApp:
     ) -> HTTPRequest | None:
         """The request with its principal; None once it has been refused."""
         try:
-            return attrs.evolve(http, principal=await identified(self.options, http.headers))
+            return attrs.evolve(http, principal=await identified(self.options, http.head))
         except MCPError as error:
             status, fault = self._status_of_unknown(error), error_message(None, error)
-            more = (_CHALLENGE,) if status == 401 else (_RETRY,) if status == 503 else ()
+            more = (_RETRY,) if status == 503 else _challenges(error)
             await refuse(send, status, error.message, error=fault, headers=(*cors, *more))
             return None
 
@@ -268,6 +271,8 @@ class HTTPApp:
         if isinstance(error, OverloadedError):
             self._refused += 1
             return 503
+        if isinstance(error, ChallengeError):
+            return error.status
         return 401 if isinstance(error, UnauthorizedError) else 500
 
     def _tell_refusal(self, refusal: gate.Refusal, http: HTTPRequest) -> None:
@@ -478,6 +483,15 @@ class HTTPApp:
             return
         self.sessions.end(session)
         await respond(send, 204, headers=cors)
+
+
+def _challenges(error: MCPError) -> tuple[Header, ...]:
+    """What tells a client that is refused how to be accepted."""
+    if isinstance(error, ChallengeError):
+        named = [("www-authenticate", value) for value in error.challenges]
+        pairs = [*named, *error.headers]
+        return tuple((name.encode(), value.encode("latin-1")) for name, value in pairs)
+    return (_CHALLENGE,) if isinstance(error, UnauthorizedError) else ()
 
 
 async def _refuse_loop(scope: Scope, receive: Receive, send: Send) -> None:

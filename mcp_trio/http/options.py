@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias, cast
 
 import attrs
 import trio
 
+from mcp_trio.abc import RequestHead
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import OverloadedError, UnauthorizedError, sole_cause
 from mcp_trio.framing.gate import LOOPBACK_NAMES, GatePolicy
@@ -17,8 +18,8 @@ from mcp_trio.session.dispatch import handler_failed
 IDENTIFY_TIMEOUT = 30.0
 """Seconds that `HTTPOptions.identify` may take: it holds a connection meanwhile."""
 
-Identify: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
-"""Takes the header fields of a request, names in lower case; says who sent it."""
+Identify: TypeAlias = Callable[[RequestHead], Principal | Awaitable[Principal | None] | None]
+"""Takes the head of a request; says who sent it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,8 +39,9 @@ class HTTPOptions:
     """Web origins, such as `https://app.example`, served besides the server's own (403)."""
     identify: Identify | None = None
     """Says who sends a request, plain or async, once per HTTP request and per WebSocket. None is
-    nobody in particular; an `UnauthorizedError` it raises is a 401, an `OverloadedError` and
-    taking more than 30 seconds a 503, any other failure a 500. A session belongs to the one who
+    nobody in particular; an `UnauthorizedError` it raises is a 401, and a
+    `mcp_trio.abc.ChallengeError` says itself what it is; an `OverloadedError` and taking more
+    than 30 seconds is a 503, any other failure a 500. A session belongs to the one who
     opened it, to others it does not exist (H12); each request in it has its own principal."""
     max_body: int = 4 * 1024 * 1024
     """Bytes of a request body (413), and of a WebSocket message (close code 1009)."""
@@ -80,7 +82,7 @@ class HTTPOptions:
 LOOPBACK_BINDS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-async def identified(options: HTTPOptions, headers: Mapping[str, str]) -> Principal | None:
+async def identified(options: HTTPOptions, head: RequestHead) -> Principal | None:
     """Who sends a request.
 
     Raises:
@@ -92,7 +94,7 @@ async def identified(options: HTTPOptions, headers: Mapping[str, str]) -> Princi
         return None
     try:
         with trio.move_on_after(IDENTIFY_TIMEOUT):
-            made = options.identify(headers)
+            made = options.identify(head)
             found = cast("object", await made if inspect.isawaitable(made) else made)
             if found is not None and not isinstance(found, Principal):
                 raise TypeError(f"a caller is a Principal or None, not a {type(found).__name__}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Protocol, cast
+from urllib.parse import quote
 
 import attrs
 import trio
 
+from mcp_trio.abc import RequestHead
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.framing.gate import Accepts, accepts
 from mcp_trio.http.responses import Receive, Scope
@@ -63,6 +65,32 @@ class HTTPRequest:
         if path == mount or path.startswith(mount + "/"):
             path = path[len(mount) :]
         return path or "/"
+
+    @property
+    def head(self) -> RequestHead:
+        """What tells who sends it."""
+        scope = self.scope
+        client = scope.get("client")
+        return RequestHead(
+            method=scope.get("method", "GET"),
+            url=self._url(),
+            headers=self.headers,
+            fields=tuple(
+                (name.decode("latin-1").lower(), value.decode("latin-1"))
+                for name, value in scope["headers"]
+            ),
+            client=client[0] if client else None,
+            certificate=_verified(scope.get("extensions", {}).get("tls") or {}),
+        )
+
+    def _url(self) -> str:
+        scope = self.scope
+        default = "ws" if scope["type"] == "websocket" else "http"
+        query = scope.get("query_string", b"").decode("latin-1")
+        mount = scope.get("root_path", "").rstrip("/")
+        path = quote(mount + self.path, safe=_PATH)
+        url = f"{scope.get('scheme', default)}://{self.headers.get('host', '')}{path}"
+        return f"{url}?{query}" if query else url
 
     @property
     def accepts(self) -> Accepts:
@@ -125,6 +153,16 @@ class HTTPRequest:
         while (await self.receive())["type"] != "http.disconnect":
             pass
         gone()
+
+
+_PATH = "/:@!$&'()*+,;=~"
+"""What stands in a path as it is (RFC 3986, section 3.3)."""
+
+
+def _verified(tls: Mapping[str, object]) -> str | None:
+    """The client's own certificate of ASGI's TLS extension, unless it could not be verified."""
+    chain = cast("Iterable[str]", tls.get("client_cert_chain") or ())
+    return None if tls.get("client_cert_error") else next(iter(chain), None)
 
 
 def _nothing() -> None:

@@ -16,7 +16,8 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
-from mcp_trio.http.responses import Receive, Scope, Send
+from mcp_trio.framing.gate import Refusal
+from mcp_trio.http.responses import Header, Receive, Scope, Send
 from mcp_trio.jsonrpc import codec
 from mcp_trio.transports.outbox import FLUSH_TIMEOUT, Outbox
 from mcp_trio.wire.basic import RequestId
@@ -32,24 +33,31 @@ _CODES = {503: TRY_LATER}
 _DENIAL = "websocket.http.response"
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, status: int, reason: str) -> None:
+async def refuse(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    refusal: Refusal,
+    fields: tuple[Header, ...] = (),
+) -> None:
     """Turn a handshake down.
 
-    With a status and a reason where the ASGI server can say them, else by closing before
+    With status, reason and header fields where the ASGI server can say them, else by closing before
     accepting, which is a 403.
     """
     await receive()
     if _DENIAL not in scope.get("extensions", {}):
-        code = _CODES.get(status, POLICY)
-        await send({"type": "websocket.close", "code": code, "reason": reason})
+        code = _CODES.get(refusal.status, POLICY)
+        await send({"type": "websocket.close", "code": code, "reason": refusal.reason})
         return
-    body = json.dumps({"error": reason}).encode()
+    body = json.dumps({"error": refusal.reason}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),
+        *fields,
     ]
-    await send({"type": f"{_DENIAL}.start", "status": status, "headers": headers})
+    await send({"type": f"{_DENIAL}.start", "status": refusal.status, "headers": headers})
     await send({"type": f"{_DENIAL}.body", "body": body, "more_body": False})
 
 

@@ -35,8 +35,8 @@ async def guarded(**changes):
         contents = [ResourceContents(uri="who:///am-i", text=ctx.principal.subject)]
         return ReadResourceResult(contents=contents, ttl_ms=3_600_000, cache_scope="private")
 
-    def identify(headers):
-        return mcp_trio.Principal(subject=headers.get("authorization", ""))
+    def identify(head):
+        return mcp_trio.Principal(subject=head.headers.get("authorization", ""))
 
     inner = server.asgi_app(mcp_trio.HTTPOptions(identify=identify))
     world = None

@@ -345,8 +345,8 @@ async def test_toolsets_are_served_by_path_and_may_want_scopes():
 
     guarded.add_authorizer(RequiresScopes({"admin"}))
 
-    def identify(headers):
-        scopes = frozenset(headers.get("x-scopes", "").split())
+    def identify(head):
+        scopes = frozenset(head.headers.get("x-scopes", "").split())
         return Principal(subject="ann", scopes=scopes)
 
     async with trio.open_nursery() as nursery:

@@ -7,9 +7,10 @@ import trio
 import trio.testing
 
 from mcp_trio import Context, HTTPOptions, MCPServer, Principal, UnauthorizedError
+from mcp_trio.abc import ChallengeError
 from mcp_trio.errors import InvalidParamsError, OverloadedError
 from mcp_trio.http.options import IDENTIFY_TIMEOUT
-from tests.http.asgi import serving
+from tests.http.asgi import Client, serving
 from tests.messages import PING, initialize
 
 STREAM = {"accept": "text/event-stream", "content-type": None}
@@ -52,13 +53,13 @@ async def send(client, way, **headers):
 
 
 def raising(error):
-    def identify(headers):
+    def identify(head):
         raise error
 
     return identify
 
 
-async def in_a_group(headers):
+async def in_a_group(head):
     async with trio.open_nursery():
         raise UnauthorizedError("expired")
 
@@ -70,9 +71,9 @@ async def in_a_group(headers):
         raising(RuntimeError("secret")),
         raising(SystemExit("secret")),
         raising(InvalidParamsError("secret")),
-        lambda headers: "secret",
-        lambda headers: True,
-        lambda headers: {"subject": "secret"},
+        lambda head: "secret",
+        lambda head: True,
+        lambda head: {"subject": "secret"},
     ],
 )
 async def test_one_that_fails_or_gives_no_principal_lets_nobody_in(way, identify, caplog):
@@ -89,7 +90,7 @@ async def test_one_that_fails_or_gives_no_principal_lets_nobody_in(way, identify
 
 @everywhere
 async def test_one_that_takes_for_ever_is_given_up(way, autojump_clock):
-    async def identify(headers):
+    async def identify(head):
         await trio.sleep_forever()
 
     server, seen = make_server()
@@ -123,13 +124,13 @@ async def test_one_may_say_no_in_its_own_words(way, identify, status):
 # -- sessions and who may use them ---------------------------------------------------
 
 
-async def slow(headers):
+async def slow(head):
     await trio.testing.wait_all_tasks_blocked()
-    return by_token(headers)
+    return by_token(head)
 
 
-def by_token(headers):
-    subject, _, scopes = headers.get("authorization", "").partition(" ")
+def by_token(head):
+    subject, _, scopes = head.headers.get("authorization", "").partition(" ")
     return Principal(subject=subject, scopes=frozenset(scopes.split())) if subject else None
 
 
@@ -152,7 +153,7 @@ async def test_a_socket_that_is_identified_during_a_drain_is_refused():
     server, _ = make_server()
     go = trio.Event()
 
-    async def identify(headers):
+    async def identify(head):
         await go.wait()
 
     async with serving(server, HTTPOptions(identify=identify)) as client:
@@ -256,3 +257,97 @@ async def test_header_values_of_any_bytes_reach_it_as_text():
         got = await client.stateless("tools/call", {"name": "who"}, headers=rubbish)
         assert got.status == 200
     assert seen[0] == Principal(subject="\xff\xfe\x01", scopes=frozenset({"a\x80"}))
+
+
+# -- what it is told ------------------------------------------------------------------
+
+
+async def heads(way, scope=(), **headers):
+    """What `identify` is given for a request of some kind, whose scope has more in it."""
+    found = []
+
+    async def app(given, receive, answer):
+        await client.app({**given, **dict(scope)}, receive, answer)
+
+    server, _ = make_server()
+    async with serving(server, HTTPOptions(identify=found.append)) as client:
+        await send(Client(app, client.nursery), way, **headers)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("way", "method", "url"),
+    [
+        ("stateless", "POST", "http://127.0.0.1:8000/mcp"),
+        ("GET", "GET", "http://127.0.0.1:8000/mcp"),
+        ("messages", "POST", "http://127.0.0.1:8000/messages?session_id=x"),
+        ("websocket", "GET", "ws://127.0.0.1:8000/mcp"),
+    ],
+)
+async def test_it_is_told_method_url_and_address(way, method, url):
+    (head,) = await heads(way, {"client": ("192.0.2.7", 4711)})
+    assert (head.method, head.url, head.client) == (method, url, "192.0.2.7")
+    assert "192.0.2.7" in repr(head)
+    assert "127.0.0.1" not in repr(head)
+
+
+async def test_the_url_is_the_one_that_the_client_wrote():
+    more = {"scheme": "https", "path": "/mcp", "root_path": "/töp", "query_string": b"a=%20"}
+    (head,) = await heads("stateless", more, host="localhost")
+    assert head.url == "https://localhost/t%C3%B6p/mcp?a=%20"
+
+
+async def test_header_fields_are_there_one_by_one_too():
+    fields = [(b"Authorization", b"a"), (b"host", b"localhost"), (b"authorization", b"b")]
+    (head,) = await heads("GET", {"headers": fields})
+    assert head.values("authorization") == ("a", "b")
+    assert head.headers["authorization"] == "a, b"
+    assert head.client is None
+
+
+@pytest.mark.parametrize(
+    ("tls", "found"),
+    [
+        (None, None),
+        ({"client_cert_chain": []}, None),
+        ({"client_cert_chain": ("leaf", "issuer"), "client_cert_error": None}, "leaf"),
+        ({"client_cert_chain": ("leaf",), "client_cert_error": "expired"}, None),
+    ],
+)
+async def test_only_a_verified_certificate_of_the_client_is_told(tls, found):
+    extensions = {} if tls is None else {"tls": tls}
+    for way in ("stateless", "websocket"):
+        more = {"websocket.http.response": {}} if way == "websocket" else {}
+        (head,) = await heads(way, {"extensions": {**extensions, **more}})
+        assert head.certificate == found
+        assert "leaf" not in repr(head)
+
+
+@everywhere
+async def test_a_refusal_may_say_what_would_be_accepted(way):
+    error = ChallengeError(
+        "no",
+        status=400,
+        challenges=('Bearer error="invalid_request"', "DPoP"),
+        headers=(("dpop-nonce", "n"),),
+    )
+    server, _ = make_server()
+    answers = []
+
+    async def app(scope, receive, put):
+        async def look(event):
+            if event["type"].endswith("response.start"):
+                answers.append((event["status"], event["headers"]))
+            await put(event)
+
+        await client.app(scope, receive, look)
+
+    async with serving(server, HTTPOptions(identify=raising(error))) as client:
+        await send(Client(app, client.nursery), way)
+    ((status, fields),) = answers
+    assert status == 400
+    assert [value for name, value in fields if name == b"www-authenticate"] == [
+        b'Bearer error="invalid_request"',
+        b"DPoP",
+    ]
+    assert (b"dpop-nonce", b"n") in fields

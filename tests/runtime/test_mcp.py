@@ -411,8 +411,8 @@ async def test_closing_the_connections_ends_the_sessions_and_their_calls(
 async def test_the_connections_credentials_go_along_and_the_callers_do_not(nursery):
     seen = []
 
-    def identify(headers):
-        seen.append(headers.get("authorization"))
+    def identify(head):
+        seen.append(head.headers.get("authorization"))
         return Principal(subject="us")
 
     upstream = Upstream()
@@ -444,9 +444,9 @@ async def test_on_behalf_of_their_callers_each_has_a_session_and_a_token_of_thei
     )
     seen = []
 
-    def identify(headers):
-        seen.append(headers["authorization"])
-        return Principal(subject=headers["authorization"])
+    def identify(head):
+        seen.append(head.headers["authorization"])
+        return Principal(subject=head.headers["authorization"])
 
     url, scope = await serve(nursery, Upstream().server, options=HTTPOptions(identify=identify))
     bench = Bench.at(url, revision=R2025_06_18, http={"on_behalf_of": exchange})

@@ -296,8 +296,8 @@ async def test_who_calls_is_known_on_a_line():
 # -- over HTTP -----------------------------------------------------------------------
 
 
-def who(headers) -> Principal | None:
-    token = headers.get("authorization", "").removeprefix("Bearer ")
+def who(head) -> Principal | None:
+    token = head.headers.get("authorization", "").removeprefix("Bearer ")
     if token == "wrong":
         raise UnauthorizedError("this token has expired")
     return Principal(subject=token) if token else None
@@ -421,7 +421,7 @@ async def test_over_the_other_transports_of_http_the_caller_is_known_too():
 
 
 async def test_a_websocket_of_an_unknown_caller_is_refused_before_it_opens():
-    def refuse(headers):
+    def refuse(head):
         raise UnauthorizedError("no")
 
     server = make_server()
