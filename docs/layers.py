@@ -18,6 +18,7 @@ BEGIN, END = "<!-- layers: begin -->", "<!-- layers: end -->"
 LAYERS: tuple[tuple[str, str], ...] = (
     ("errors", "every exception"),
     ("secrets", "values that do not show themselves"),
+    ("setting_rules", "what settings may be"),
     ("wire", "protocol types and the table of revisions"),
     ("jsonrpc", "bytes and messages"),
     ("json_schema", "validation"),

@@ -1,4 +1,4 @@
-"""The table of settings in `docs/serve.md`, read from the code.
+"""The tables of settings in `docs/serve.md`, read from the code.
 
 `python docs/settings.py` rewrites it.
 """
@@ -18,19 +18,21 @@ from mcp_trio import config
 from mcp_trio.runtime.connections import ConnectionSection
 from mcp_trio.runtime.http_sections import AuthSection, ExchangeSection
 from mcp_trio.runtime.plugins import KINDS, connection_section
+from mcp_trio.setting_rules import Rule
 
 PAGE = Path(__file__).resolve().parent / "serve.md"
 BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
 SECTIONS = (
-    ("server", config.ServerSection),
-    ("catalog", config.CatalogSection),
-    ("admin", config.AdminSection),
-    ("toolsets.NAME", config.ToolsetSection),
-    ("connections.NAME", ConnectionSection),
-    *((f"connections.NAME, {kind}", connection_section(kind)) for kind in KINDS),
-    ("connections.NAME.auth", AuthSection),
-    ("connections.NAME.on_behalf_of", ExchangeSection),
+    ("[server]", config.ServerSection),
+    ("[catalog]", config.CatalogSection),
+    ("[admin]", config.AdminSection),
+    ("[toolsets.NAME]", config.ToolsetSection),
+    ("[connections.NAME]", ConnectionSection),
+    *((f"[connections.NAME] of the kind {kind}", connection_section(kind)) for kind in KINDS),
+    ("[connections.NAME.auth]", AuthSection),
+    ("[connections.NAME.on_behalf_of]", ExchangeSection),
 )
+"""In the order of the page: what stands over the table, and the class of the keys in it."""
 
 
 def field_docs(cls: type) -> dict[str, str]:
@@ -46,29 +48,52 @@ def field_docs(cls: type) -> dict[str, str]:
     return found
 
 
-def rows() -> str:
-    """One row for each key."""
+def shown_default(field: attrs.Attribute[object]) -> str:
+    """What a key is if it is not given."""
+    default = field.default
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # its stub is a function
+        default = default.factory()
+    if default is attrs.NOTHING:
+        return "required"
+    if default in (None, [], {}):
+        return "none"
+    return f"`{str(default).lower() if isinstance(default, bool) else repr(default)}`"
+
+
+def table(cls: type) -> list[str]:
+    """One row for each key of a section."""
     lines = ["| key | default | meaning |", "|---|---|---|"]
-    told: set[tuple[str, str]] = set()
+    docs = field_docs(cls)
+    if cls is ConnectionSection:
+        kinds = ", ".join(f"`{name}`" for name in KINDS)
+        lines.append(f"| `kind` | `'http'` | What kind of upstream it is: {kinds}. |")
+    for field in attrs.fields(cls):
+        if issubclass(cls, ConnectionSection) and field.inherited:
+            continue
+        told = docs[field.name]
+        if isinstance(field.validator, Rule):
+            told = f"{told.rstrip('.')}; {field.validator.text}."
+        lines.append(f"| `{field.name}` | {shown_default(field)} | {told} |")
+    return lines
+
+
+def introduction(cls: type) -> str:
+    """What the docstring of a class says of its section, without the key it begins with."""
+    text = " ".join((inspect.getdoc(cls) or "").split())
+    told = text.partition("`: ")[2]
+    return told[:1].upper() + told[1:]
+
+
+def rows() -> str:
+    """A table for each section."""
+    parts: list[str] = []
     for title, cls in SECTIONS:
-        section, _, kind = title.partition(", ")
-        docs = field_docs(cls)
-        if cls is ConnectionSection:
-            kinds = ", ".join(f"`{name}`" for name in KINDS)
-            lines.append(f"| `{section}.kind` | `'http'` | What kind of upstream it is: {kinds}. |")
-        for field in attrs.fields(cls):
-            if (section, field.name) in told:
-                continue
-            if not kind:
-                told.add((section, field.name))
-            default = field.default
-            if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # its stub is a function
-                default = default.factory()
-            shown = "required" if default is attrs.NOTHING else f"`{default!r}`"
-            shown = {"`None`": "none", "`[]`": "none", "`{}`": "none"}.get(shown, shown)
-            where = f"`{section}.{field.name}`" + (f" ({kind})" if kind else "")
-            lines.append(f"| {where} | {shown} | {docs[field.name]} |")
-    return "\n".join(lines)
+        key, _, kind = title.partition(" ")
+        parts.append(f"### `{key}` {kind}".rstrip())
+        if introduction(cls):
+            parts.append(introduction(cls))
+        parts.append("\n".join(table(cls)))
+    return "\n\n".join(parts)
 
 
 def page_with_rows(page: str) -> str:

@@ -93,7 +93,7 @@ def section(registry="https://registry.example/ops.json", **keys):
 
 def test_settings_become_options(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr("mcp_trio.config.open_registry", lambda a, o: asked.update({a: o}))
+    monkeypatch.setattr("mcp_trio.config.catalog.open_registry", lambda a, o: asked.update({a: o}))
     (tmp_path / "token").write_text(f" {CANARY}\n")
     made = section(
         secret_file="token",
@@ -134,7 +134,7 @@ def test_a_mistake_in_the_settings_is_told_at_the_start(tmp_path, keys, says):
 
 @pytest.mark.parametrize("name", ["max_bytes", "connect_timeout", "total_timeout", "interval"])
 def test_bounds_are_greater_than_nothing(name):
-    with pytest.raises(ConfigurationError, match=f"catalog.{name} must be greater than 0"):
+    with pytest.raises(ConfigurationError, match=f"catalog.{name}: must be greater than 0"):
         section(**{name: 0})
 
 

@@ -184,8 +184,8 @@ def test_the_settings_name_the_listener(tmp_path):
     [
         ("", "names no admin listener"),
         ("[admin]\nport = 0\n", "names no admin listener"),
-        ("[admin]\nport = 70000\n", "admin.port must be 0 to 65535"),
-        ("[admin]\npage = 1\n", "unknown keys page"),
+        ("[admin]\nport = 70000\n", "admin.port: must be 0 to 65535"),
+        ("[admin]\npage = 1\n", "admin.page: unknown key"),
     ],
 )
 def test_settings_that_name_none_are_explained(tmp_path, text, said):

@@ -364,10 +364,10 @@ CONNECTION = '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[catalog]\n", "missing key 'registry'"),
-        ('[catalog]\nregistry = "r"\nintervall = 3\n', "unknown keys intervall"),
+        ("[catalog]\n", "catalog.registry: missing key"),
+        ('[catalog]\nregistry = "r"\nintervall = 3\n', "catalog.intervall: unknown key"),
         ('[catalog]\nregistry = "r"\ninterval = 0\n', "catalog.interval"),
-        ('[catalog]\nregistry = "r"\n[server]\nport = "80"\n', "must be int"),
+        ('[catalog]\nregistry = "r"\n[server]\nport = "80"\n', "server.port: must be a whole"),
         ('[catalog]\nregistry = "r"\n[server]\nport = 70000\n', "server.port"),
         ('[catalog]\nregistry = "r"\n[server]\nmax_body = 0\n', "server.max_body"),
         ('[catalog]\nregistry = "r"\n[server]\npath = "mcp"\n', "server.path"),
@@ -378,7 +378,7 @@ CONNECTION = '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\
         ),
         (
             CONNECTION + '[connections.a.auth]\nkind = "bearer"\nsecret = "plain"\n',
-            "unknown keys secret",
+            "connections.a.auth.secret: unknown key",
         ),
         ('[catalog]\nregistry = "r"\n[server]\nallowed_hosts = "*"\n', "must be a list of strings"),
         ('[catalog]\nregistry = "r"\n[server]\npath = "/healthz"\n', "server.path"),

@@ -71,17 +71,3 @@ def test_they_are_settings_like_others():
         {"server": {"state_keys": ["env:A"], "cursor_key": "env:B"}, "catalog": {"registry": "x"}}
     )
     assert settings.server.state_keys == ["env:A"]
-
-
-@pytest.mark.parametrize(
-    ("section", "told"),
-    [
-        ({"toolsets": {"a/b": {"names": ["*"]}}}, "must match"),
-        ({"toolsets": {"crm": {}}}, "toolsets.crm has neither names nor tags"),
-        ({"toolsets": {"crm": {"tags": ["x"], "search_above": -1}}}, "0 or more"),
-        ({"toolsets": {"crm": {"tag": ["x"]}}}, "unknown keys tag"),
-    ],
-)
-def test_toolsets_that_cannot_be_are_explained(section, told):
-    with pytest.raises(ConfigurationError, match=told):
-        parse_settings({"catalog": {"registry": "r.sqlite"}, **section})

@@ -1,0 +1,16 @@
+"""The settings of `mcp-trio serve`: one TOML file, read once, every fault explained.
+
+Unknown keys are errors. Secrets never stand in the file: it names an environment
+variable or a file that holds them. Each section has a module, and `settings` has the whole.
+"""
+
+from mcp_trio.config.admin import AdminSection as AdminSection
+from mcp_trio.config.catalog import CatalogSection as CatalogSection
+from mcp_trio.config.faults import Fault as Fault
+from mcp_trio.config.faults import SettingsError as SettingsError
+from mcp_trio.config.server import ServerSection as ServerSection
+from mcp_trio.config.settings import Settings as Settings
+from mcp_trio.config.settings import load_settings as load_settings
+from mcp_trio.config.settings import make_connections as make_connections
+from mcp_trio.config.settings import parse_settings as parse_settings
+from mcp_trio.config.toolsets import ToolsetSection as ToolsetSection

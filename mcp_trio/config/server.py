@@ -1,0 +1,134 @@
+"""`[server]`: who we are, where we listen, and what we allow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from mcp_trio.config.keys import read_key
+from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.probes import PROBES
+from mcp_trio.http.serving_settings import ServingSettings
+from mcp_trio.server.server import ServerOptions
+from mcp_trio.setting_rules import PORT, POSITIVE, Rule
+
+ENDPOINT = Rule(
+    f"must begin with a slash, and not be {' or '.join(sorted(PROBES))}",
+    lambda path: path.startswith("/") and path.rstrip("/") not in PROBES,
+)
+
+
+@attrs.frozen(kw_only=True)
+class ServerSection:
+    """`[server]`: who we are, where we listen, and what we allow. All keys are optional."""
+
+    name: str = "mcp-trio"
+    """How the server calls itself to clients."""
+    version: str = "0"
+    """The version it tells them."""
+    instructions: str | None = None
+    """Advice for the model."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = attrs.field(default=8000, validator=PORT)
+    """Port to listen on; 0 picks a free one."""
+    path: str = attrs.field(default="/mcp", validator=ENDPOINT)
+    """Path of the endpoint."""
+    legacy_sse: bool = True
+    """Serve clients of the HTTP+SSE transport at `/sse` and `/messages`."""
+    allowed_hosts: list[str] = attrs.field(factory=list[str])
+    """Host names served besides those of the address; `*` for every name."""
+    allowed_origins: list[str] = attrs.field(factory=list[str])
+    """Web origins served besides the server's own."""
+    request_timeout: float = attrs.field(default=60.0, validator=POSITIVE)
+    """Seconds a request may take."""
+    page_size: int = attrs.field(default=200, validator=POSITIVE)
+    """Tools on one page of a listing."""
+    max_body: int = attrs.field(default=4 * 1024 * 1024, validator=POSITIVE)
+    """Bytes of a request body."""
+    max_depth: int = attrs.field(default=64, validator=POSITIVE)
+    """Nesting of a JSON body."""
+    max_connections: int = attrs.field(default=1000, validator=POSITIVE)
+    """TCP connections."""
+    max_sessions: int = attrs.field(default=1000, validator=POSITIVE)
+    """Sessions of clients that speak a handshake revision, and WebSockets."""
+    max_in_flight: int = attrs.field(default=1000, validator=POSITIVE)
+    """Requests that run at once."""
+    session_idle_timeout: float = attrs.field(default=1800.0, validator=POSITIVE)
+    """Seconds of silence after which a session ends."""
+    header_timeout: float = attrs.field(default=10.0, validator=POSITIVE)
+    """Seconds for the head of a request to arrive."""
+    body_timeout: float = attrs.field(default=30.0, validator=POSITIVE)
+    """Seconds for the body of a request to arrive."""
+    write_timeout: float = attrs.field(default=30.0, validator=POSITIVE)
+    """Seconds that a client may take without reading anything of its answer."""
+    listener_patience: float = attrs.field(default=30.0, validator=POSITIVE)
+    """Seconds a client that listens for changes may leave one untaken."""
+    state_keys: list[str] = attrs.field(factory=list[str])
+    """Keys that seal what a question of a tool remembers, each as `env:NAME` or `file:PATH` of 32
+    random bytes in hex or base64. The first one seals, every one opens; share them between
+    replicas, and to rotate put a new one first."""
+    cursor_key: str | None = None
+    """Key that seals cursors of listings, in the same form; share it between replicas."""
+    cleanup_timeout: float = attrs.field(default=5.0, validator=POSITIVE)
+    """Seconds a cancelled request may shield itself for cleanup."""
+    grace_period: float = attrs.field(default=10.0, validator=POSITIVE)
+    """Seconds that running requests may go on after SIGTERM."""
+
+    def http_options(self) -> HTTPOptions:
+        """The settings of the endpoint."""
+        return HTTPOptions(
+            path=self.path,
+            legacy_sse_path=HTTPOptions.legacy_sse_path if self.legacy_sse else None,
+            allowed_hosts=frozenset(self.allowed_hosts),
+            allowed_origins=frozenset(self.allowed_origins),
+            max_body=self.max_body,
+            body_timeout=self.body_timeout,
+            max_depth=self.max_depth,
+            max_sessions=self.max_sessions,
+            max_in_flight=self.max_in_flight,
+            session_idle_timeout=self.session_idle_timeout,
+            cleanup_timeout=self.cleanup_timeout,
+        )
+
+    def serving_settings(self) -> ServingSettings:
+        """The settings of the socket layer."""
+        return ServingSettings(
+            max_connections=self.max_connections,
+            header_timeout=self.header_timeout,
+            # The endpoint gives up first, with an answer that says why.
+            body_timeout=self.body_timeout + 1,
+            write_timeout=self.write_timeout,
+            grace_period=self.grace_period,
+        )
+
+    def server_options(
+        self, folder: Path, environment: Mapping[str, str] = os.environ
+    ) -> ServerOptions:
+        """The settings of the server itself, with their keys fetched.
+
+        Args:
+            folder: what relative paths are relative to.
+            environment: where `env:` keys are looked up.
+
+        Raises:
+            ConfigurationError: a key is missing or is none.
+        """
+        keys = [
+            read_key(text, "server.state_keys", folder, environment) for text in self.state_keys
+        ]
+        cursor = self.cursor_key
+        return ServerOptions(
+            request_timeout=self.request_timeout,
+            page_size=self.page_size,
+            cleanup_timeout=self.cleanup_timeout,
+            max_in_flight=self.max_in_flight,
+            listener_patience=self.listener_patience,
+            state_keys=tuple(keys),
+            cursor_secret=None
+            if cursor is None
+            else read_key(cursor, "server.cursor_key", folder, environment),
+        )
