@@ -7,12 +7,12 @@ battery for transports and registries.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 import attrs
 
-from mcp_trio.engine.envelope import Envelope
+from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.errors import UnauthorizedError
 from mcp_trio.wire.basic import JSONObject, RequestId
 
@@ -115,6 +115,59 @@ class ChallengeError(UnauthorizedError):
         """Values of `WWW-Authenticate`, each a field of its own."""
         self.headers = headers
         """More fields for the answer, such as a nonce; lower-case names."""
+
+
+@runtime_checkable
+class ResourceGuard(Protocol):
+    """Says who sends a request to one endpoint, and tells HTTP clients how to prove it.
+
+    `HTTPOptions.auth`. `mcp_trio.auth.resource_server.ResourceServer` is one.
+    """
+
+    async def identify(self, head: RequestHead, scopes: frozenset[str]) -> Principal | None:
+        """Say who sends a request; None lets it pass as nobody in particular.
+
+        Asked once per HTTP request and once per WebSocket; cancelled after
+        `mcp_trio.http.options.IDENTIFY_TIMEOUT` seconds.
+
+        Args:
+            head: of the request.
+            scopes: that everybody needs here, to be told to those who have to prove themselves.
+
+        Raises:
+            ChallengeError: the request is refused.
+            OverloadedError: it cannot be said now.
+        """
+        ...
+
+    def lacking(self, scopes: Iterable[str], *, known: bool) -> ChallengeError:
+        """The refusal of a request that needs all of these scopes.
+
+        Args:
+            scopes: all that the operation needs, those the caller has among them.
+            known: whether the caller has proved who it is; then the status is 403, else 401.
+        """
+        ...
+
+    def document(self, scopes: frozenset[str]) -> JSONObject | None:
+        """The protected-resource metadata (RFC 9728, section 2); None to publish none.
+
+        Args:
+            scopes: that everybody needs here.
+        """
+        ...
+
+    def moved(self, path: str, to: str) -> ResourceGuard:
+        """The same guard for another endpoint of the same server.
+
+        Args:
+            path: where this one stands.
+            to: where the other one does.
+
+        Raises:
+            ConfigurationError: what this guard protects does not stand at `path`.
+        """
+        ...
 
 
 class Trouble(enum.StrEnum):

@@ -12,11 +12,11 @@ from urllib.parse import urljoin
 
 import attrs
 
-from mcp_trio.auth.challenge import Challenge
 from mcp_trio.auth.metadata import ResourceMetadata, ServerMetadata, read_resource, read_server
 from mcp_trio.auth.steps import Answer, Ask, Flow, ask, read_object
 from mcp_trio.auth.urls import canonical, check_named, covers, origin_of, split, well_known
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.framing.challenge import Challenge
 from mcp_trio.secrets import shown_url
 
 MAX_REDIRECTS = 3

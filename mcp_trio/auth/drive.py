@@ -19,7 +19,6 @@ import httpx2
 import trio
 
 from mcp_trio.auth.callback import Receiver, RedirectHandler
-from mcp_trio.auth.challenge import Challenge, bearing, read_challenges
 from mcp_trio.auth.discovery import Place
 from mcp_trio.auth.flow import Outcome, Situation, acquire, renew
 from mcp_trio.auth.grants import Consent, Method, Scopes
@@ -41,6 +40,7 @@ from mcp_trio.auth.steps import (
 from mcp_trio.auth.tokens import Grant, MemoryStore, TokenStore
 from mcp_trio.auth.urls import origin_of
 from mcp_trio.errors import ConfigurationError, MCPError, UnauthorizedError
+from mcp_trio.framing.challenge import Challenge, bearing, read_challenges
 from mcp_trio.network_guard import NetworkPolicy, is_loopback
 from mcp_trio.secrets import Secret, shown_url
 from mcp_trio.transports.http_endpoint import reading

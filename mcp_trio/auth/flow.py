@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import attrs
 
-from mcp_trio.auth.challenge import Challenge, bearing
 from mcp_trio.auth.discovery import Place, find
 from mcp_trio.auth.grants import Method, Moment, Scopes
 from mcp_trio.auth.keys import PROOF_ALGORITHM, ProofKey
@@ -16,6 +15,7 @@ from mcp_trio.auth.steps import Flow, load_grant, save_client
 from mcp_trio.auth.token_requests import Applicant, RefusedError, refresh
 from mcp_trio.auth.tokens import Grant
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.framing.challenge import Challenge, bearing
 from mcp_trio.secrets import shown_url
 
 

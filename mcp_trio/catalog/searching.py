@@ -15,13 +15,20 @@ import trio
 
 from mcp_trio.catalog.tool_index import ToolIndex
 from mcp_trio.catalog.toolsets import tags_of
-from mcp_trio.errors import ToolError
+from mcp_trio.errors import ToolError, UnauthorizedError
 from mcp_trio.events import Event
 from mcp_trio.json_schema import Validator
 from mcp_trio.server.invoke import argument_fault
 from mcp_trio.server.providers import ProviderHost, ToolEntry, ToolProvider, ToolSet
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer, allows, demand, question
+from mcp_trio.session.middleware import (
+    Authorizer,
+    allows,
+    demand,
+    naming,
+    question,
+    scopes_of,
+)
 from mcp_trio.wire import (
     REVISIONS,
     CallToolResult,
@@ -204,8 +211,11 @@ class SearchableTools:
         if entry is None:
             raise _unknown()
         # The refusal is that of the tool itself, so a client can ask for the scopes.
-        for rule in self._rules(entry):
-            await demand(rule, question(context, "tools/call", name))
+        try:
+            for rule in self._rules(entry):
+                await demand(rule, question(context, "tools/call", name))
+        except UnauthorizedError as error:
+            raise naming(error, scopes_of(entry.authorize)) from None
         return await entry.call(context, cast("JSONObject", arguments.get("arguments") or {}))
 
     async def _found(self, context: Context, name: str) -> ToolEntry:

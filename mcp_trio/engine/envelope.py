@@ -16,11 +16,19 @@ class Principal:
     """Who calls, as established by the transport. Anonymous callers have none."""
 
     subject: str
+    issuer: str | None = None
+    """Who vouches for the subject, where several may: the same subject of another is another
+    caller."""
     scopes: frozenset[str] = frozenset()
     claims: Mapping[str, object] = attrs.field(factory=dict[str, object])
     token: Secret | None = attrs.field(default=None, eq=False, repr=False)
     """The token that proved it. It is never sent on; an authorization server may exchange it for
     one of an upstream. Another token of the same caller makes no other caller."""
+
+    @property
+    def identity(self) -> str:
+        """Tells callers apart. What belongs to a caller is bound to this, and to nothing else."""
+        return repr((self.issuer, self.subject))
 
 
 @attrs.frozen

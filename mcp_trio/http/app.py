@@ -15,6 +15,7 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.abc import ChallengeError
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import error_message
 from mcp_trio.eras.detect import Kind, detect_http
@@ -25,11 +26,13 @@ from mcp_trio.http import legacy_sse, session_requests, websocket
 from mcp_trio.http.exchange import serve_request
 from mcp_trio.http.options import HTTPOptions, identified
 from mcp_trio.http.probes import PROBES, answer_probe
+from mcp_trio.http.protected import WELL_KNOWN, answer_document
 from mcp_trio.http.requests import (
     BodyTimeoutError,
     BodyTooLargeError,
     HTTPRequest,
     PeerGoneError,
+    challenge_fields,
 )
 from mcp_trio.http.responses import Header, Receive, Scope, Send, refuse, respond
 from mcp_trio.http.sessions import HTTPSession, SessionTable
@@ -115,6 +118,7 @@ class HTTPApp:
         self._refused_sources: set[tuple[str, str]] = set()
         path = self.options.path.rstrip("/")
         self._paths = frozenset({path or "/", path + "/"})
+        self._documents = frozenset({WELL_KNOWN, WELL_KNOWN + path, f"{WELL_KNOWN}{path}/"})
         self._legacy = legacy_sse.LegacySSE(self.sessions, self.options.legacy_messages_path)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -199,7 +203,9 @@ class HTTPApp:
             self._tell_refusal(refusal, http)
         else:
             try:
-                principal = await identified(self.options, http.head)
+                needed = self.service.required_scopes
+                principal = await identified(self.options, http.head, needed)
+                self._demand_scopes(principal)
             except MCPError as error:
                 refusal = gate.Refusal(self._status_of_unknown(error), error.message)
                 told = _challenges(error)
@@ -226,7 +232,7 @@ class HTTPApp:
             options.legacy_messages_path,
         }
         if path not in self._paths and not legacy:
-            await self._probe(path, http, send)
+            await self._beside(path, http, send)
             return
         refusal = gate.check_source(http.headers, self._gate)
         if refusal is not None:
@@ -259,12 +265,31 @@ class HTTPApp:
     ) -> HTTPRequest | None:
         """The request with its principal; None once it has been refused."""
         try:
-            return attrs.evolve(http, principal=await identified(self.options, http.head))
+            needed = self.service.required_scopes
+            principal = await identified(self.options, http.head, needed)
+            if http.scope["method"] != "POST":  # where it depends on the message
+                self._demand_scopes(principal)
+            return attrs.evolve(http, principal=principal, guard=self.options.auth)
         except MCPError as error:
-            status, fault = self._status_of_unknown(error), error_message(None, error)
-            more = (_RETRY,) if status == 503 else _challenges(error)
-            await refuse(send, status, error.message, error=fault, headers=(*cors, *more))
+            await self._refuse(error, send, cors)
             return None
+
+    async def _refuse(self, error: MCPError, send: Send, cors: tuple[Header, ...]) -> None:
+        """Refuse a request before anything is done for it."""
+        status, fault = self._status_of_unknown(error), error_message(None, error)
+        more = (_RETRY,) if status == 503 else _challenges(error)
+        await refuse(send, status, error.message, error=fault, headers=(*cors, *more))
+
+    def _demand_scopes(self, principal: Principal | None) -> None:
+        """Refuse who lacks what everybody needs, where nothing else asks for it.
+
+        Raises:
+            ChallengeError: the caller does.
+        """
+        needed = self.service.required_scopes
+        held = frozenset[str]() if principal is None else principal.scopes
+        if self.options.auth is not None and not needed <= held:
+            raise self.options.auth.lacking(needed, known=principal is not None)
 
     def _status_of_unknown(self, error: MCPError) -> int:
         """The HTTP status for a request of which it is not known who sent it."""
@@ -285,7 +310,14 @@ class HTTPApp:
             "%s (Host %r, Origin %r): %s", refusal.reason, seen[0], seen[1] or None, refusal.hint
         )
 
-    async def _probe(self, path: str, http: HTTPRequest, send: Send) -> None:
+    async def _beside(self, path: str, http: HTTPRequest, send: Send) -> None:
+        """Serve what is there beside the endpoint."""
+        guard = self.options.auth
+        if guard is not None and path in self._documents:
+            document = guard.document(self.service.required_scopes)
+            if document is not None:
+                await answer_document(document, http.scope["method"], send)
+                return
         if http.scope["method"] not in {"GET", "HEAD"} or path not in PROBES:
             await respond(send, 404, b'{"error":"not found"}')
         else:
@@ -342,7 +374,14 @@ class HTTPApp:
         except BodyTimeoutError:
             await refuse(send, 408, "The body did not arrive in time", headers=cors)
             return None
-        return codec.decode(body, self._limits)
+        message = codec.decode(body, self._limits)
+        if not session_requests.requests_of(message):  # of which each is judged by itself
+            try:
+                self._demand_scopes(http.principal)
+            except MCPError as error:
+                await self._refuse(error, send, cors)
+                return None
+        return message
 
     async def _message(
         self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
@@ -488,9 +527,7 @@ class HTTPApp:
 def _challenges(error: MCPError) -> tuple[Header, ...]:
     """What tells a client that is refused how to be accepted."""
     if isinstance(error, ChallengeError):
-        named = [("www-authenticate", value) for value in error.challenges]
-        pairs = [*named, *error.headers]
-        return tuple((name.encode(), value.encode("latin-1")) for name, value in pairs)
+        return challenge_fields(error)
     return (_CHALLENGE,) if isinstance(error, UnauthorizedError) else ()
 
 

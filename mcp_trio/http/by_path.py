@@ -8,6 +8,7 @@ import trio
 
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.asgi_call import Receive, Scope, Send
+from mcp_trio.http.protected import subject_of
 
 
 class ByPath:
@@ -45,5 +46,5 @@ class ByPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        path = str(scope.get("path", "")).rstrip("/")
+        path = subject_of(str(scope.get("path", ""))).rstrip("/")
         await self._others.get(path, self._first)(scope, receive, send)

@@ -15,7 +15,7 @@ from mcp_trio.eras.admission import Admitted, error_message
 from mcp_trio.errors import MCPError, MethodNotFoundError
 from mcp_trio.events import Outcome, Reporter, outcome_of
 from mcp_trio.http.requests import HTTPRequest
-from mcp_trio.http.responses import Header, Responder, Send, refuse, status_of
+from mcp_trio.http.responses import Header, Responder, Send, refuse, verdict_of
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.session.dispatch import (
@@ -114,7 +114,7 @@ async def serve_request(
         return
     exchange = StatelessExchange(
         admitted,
-        Responder(send, http.accepts, cors),
+        http.responder(send, cors),
         reaper,
         reporter,
         trio.CancelScope(deadline=deadline_for(service, admitted)),
@@ -128,7 +128,7 @@ async def serve_request(
     finally:
         reporter.completed(message.method, message.id, outcome, began=began)
     if reply is not None:
-        await exchange.responder.finish(encode_reply(reply), status=status_of(reply))
+        await exchange.responder.finish(encode_reply(reply), verdict=verdict_of(reply))
 
 
 async def _run(

@@ -137,7 +137,7 @@ class LegacySSE:
         if not http.accepts.sse:
             await refuse(send, 406, "Accept must allow text/event-stream", headers=cors)
             return
-        line = EventLine(Responder(send, http.accepts, cors), http.principal)
+        line = EventLine(http.responder(send, cors), http.principal)
         where = quote(http.scope.get("root_path", "").rstrip("/") + self._messages_path)
         self._lines[line.id] = line
         try:

@@ -9,9 +9,9 @@ from typing import TypeAlias, cast
 import attrs
 import trio
 
-from mcp_trio.abc import RequestHead
+from mcp_trio.abc import RequestHead, ResourceGuard
 from mcp_trio.engine.envelope import Principal
-from mcp_trio.errors import OverloadedError, UnauthorizedError, sole_cause
+from mcp_trio.errors import ConfigurationError, OverloadedError, UnauthorizedError, sole_cause
 from mcp_trio.framing.gate import LOOPBACK_NAMES, GatePolicy
 from mcp_trio.session.dispatch import handler_failed
 
@@ -43,6 +43,9 @@ class HTTPOptions:
     `mcp_trio.abc.ChallengeError` says itself what it is; an `OverloadedError` and taking more
     than 30 seconds is a 503, any other failure a 500. A session belongs to the one who
     opened it, to others it does not exist (H12); each request in it has its own principal."""
+    auth: ResourceGuard | None = None
+    """In place of `identify`: one that also tells HTTP clients how to prove who they are, such as
+    a `mcp_trio.auth.resource_server.ResourceServer`."""
     max_body: int = 4 * 1024 * 1024
     """Bytes of a request body (413), and of a WebSocket message (close code 1009)."""
     body_timeout: float = 30.0
@@ -68,6 +71,20 @@ class HTTPOptions:
     cleanup_timeout: float = 5.0
     """Seconds a cancelled request may shield itself for cleanup."""
 
+    def __attrs_post_init__(self) -> None:
+        """Raise `ConfigurationError` now if two of them would say who calls."""
+        if self.auth is not None and self.identify is not None:
+            raise ConfigurationError("give either identify or auth")
+
+    def at(self, path: str) -> HTTPOptions:
+        """The same for another endpoint on the port; HTTP+SSE has one place only.
+
+        Raises:
+            ConfigurationError: `auth` is not about `path` of these options.
+        """
+        auth = None if self.auth is None else self.auth.moved(self.path, path)
+        return attrs.evolve(self, path=path, legacy_sse_path=None, auth=auth)
+
     def gate(self, host: str) -> GatePolicy:
         """The Host and Origin policy of a server bound to an address."""
         local = host in LOOPBACK_BINDS
@@ -82,20 +99,29 @@ class HTTPOptions:
 LOOPBACK_BINDS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-async def identified(options: HTTPOptions, head: RequestHead) -> Principal | None:
+async def identified(
+    options: HTTPOptions, head: RequestHead, scopes: frozenset[str]
+) -> Principal | None:
     """Who sends a request.
+
+    Args:
+        options: who is asked.
+        head: of the request.
+        scopes: that everybody needs at the endpoint.
 
     Raises:
         UnauthorizedError: `identify` refuses it.
         OverloadedError: it says so, or takes longer than `IDENTIFY_TIMEOUT`.
         HandlerFailedError: it failed otherwise, or gave what is no principal; logged.
     """
-    if options.identify is None:
-        return None
     try:
         with trio.move_on_after(IDENTIFY_TIMEOUT):
-            made = options.identify(head)
-            found = cast("object", await made if inspect.isawaitable(made) else made)
+            made: object = None
+            if options.auth is not None:
+                made = options.auth.identify(head, scopes)
+            elif options.identify is not None:
+                made = options.identify(head)
+            found = cast("object", await made) if inspect.isawaitable(made) else made
             if found is not None and not isinstance(found, Principal):
                 raise TypeError(f"a caller is a Principal or None, not a {type(found).__name__}")
             return found

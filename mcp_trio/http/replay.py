@@ -11,6 +11,8 @@ from collections import deque
 
 import attrs
 
+from mcp_trio.http.responses import Verdict
+
 _EVENT_ID = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -21,8 +23,8 @@ class StoredEvent:
     stream: int
     number: int
     data: bytes
-    status: int | None = None
-    """The HTTP status of an answer that travels alone; None for what answers no request."""
+    verdict: Verdict | None = None
+    """How an answer travels alone; None for what answers no request."""
 
 
 def event_id(stream: int, number: int) -> str:

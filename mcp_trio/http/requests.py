@@ -10,10 +10,11 @@ from urllib.parse import quote
 import attrs
 import trio
 
-from mcp_trio.abc import RequestHead
+from mcp_trio.abc import ChallengeError, RequestHead, ResourceGuard
 from mcp_trio.engine.envelope import Principal
+from mcp_trio.framing.challenge import write_challenge
 from mcp_trio.framing.gate import Accepts, accepts
-from mcp_trio.http.responses import Receive, Scope
+from mcp_trio.http.responses import Header, Receive, Responder, Scope, Send
 
 CONNECTION = "mcp_trio.connection"
 """The ASGI extension by which `http.connection` tells of a lost peer without a task."""
@@ -44,6 +45,9 @@ class HTTPRequest:
     headers: dict[str, str]
     principal: Principal | None = None
     """Who sent it, as `HTTPOptions.identify` found; None for nobody in particular."""
+
+    guard: ResourceGuard | None = None
+    """Who tells what would be accepted; None where nobody can."""
 
     @classmethod
     def read(cls, scope: Scope, receive: Receive) -> HTTPRequest:
@@ -91,6 +95,19 @@ class HTTPRequest:
         path = quote(mount + self.path, safe=_PATH)
         url = f"{scope.get('scheme', default)}://{self.headers.get('host', '')}{path}"
         return f"{url}?{query}" if query else url
+
+    def responder(self, send: Send, headers: tuple[Header, ...]) -> Responder:
+        """What writes the one response to this request."""
+        return Responder(send, self.accepts, headers, self.lacking)
+
+    def lacking(self, scopes: frozenset[str]) -> tuple[int, tuple[Header, ...]]:
+        """Status and header fields of the refusal of who lacks some of these scopes."""
+        if self.guard is None:
+            parameters = {"error": "insufficient_scope", "scope": " ".join(sorted(scopes))}
+            challenge = write_challenge("Bearer", parameters)
+            return 403, ((b"www-authenticate", challenge.encode()),)
+        error = self.guard.lacking(scopes, known=self.principal is not None)
+        return error.status, challenge_fields(error)
 
     @property
     def accepts(self) -> Accepts:
@@ -153,6 +170,13 @@ class HTTPRequest:
         while (await self.receive())["type"] != "http.disconnect":
             pass
         gone()
+
+
+def challenge_fields(error: ChallengeError) -> tuple[Header, ...]:
+    """The header fields of a refusal that says what would be accepted."""
+    named = [("www-authenticate", value) for value in error.challenges]
+    pairs = [*named, *error.headers]
+    return tuple((name.encode(), value.encode("latin-1")) for name, value in pairs)
 
 
 _PATH = "/:@!$&'()*+,;=~"

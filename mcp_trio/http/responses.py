@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
+import attrs
+
 from mcp_trio.errors import INVALID_REQUEST, MISSING_CAPABILITY, UNAUTHORIZED, ErrorCode
 from mcp_trio.framing.gate import Accepts
 from mcp_trio.framing.sse import COMMENT, encode_event, encode_retry
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Message
+from mcp_trio.session.middleware import needed_scopes
 
 # The ASGI specification's own loose types.
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -34,9 +37,23 @@ STATUSES = {MISSING_CAPABILITY: 400, UNAUTHORIZED: 403}
 that a handler answers is 200, because clients drop the connection over other statuses."""
 
 
-def status_of(reply: Message) -> int:
-    """The HTTP status with which an answer travels if it is alone."""
-    return STATUSES.get(reply.code, 200) if isinstance(reply, Error) else 200
+@attrs.frozen
+class Verdict:
+    """How an answer travels if it is alone."""
+
+    status: int = 200
+    scopes: frozenset[str] = frozenset()
+    """All that the request needs, where it is refused because the caller lacks some."""
+
+
+_GRANTED = Verdict()
+
+
+def verdict_of(reply: Message) -> Verdict:
+    """Judge an answer."""
+    if not isinstance(reply, Error) or reply.code not in STATUSES:
+        return _GRANTED
+    return Verdict(STATUSES[reply.code], needed_scopes(reply.data))
 
 
 async def respond(
@@ -79,10 +96,18 @@ class Responder:
     the response has by then.
     """
 
-    __slots__ = ("accepts", "ending", "granted", "headers", "send", "streaming")
+    __slots__ = ("accepts", "challenge", "ending", "granted", "headers", "send", "streaming")
 
-    def __init__(self, send: Send, accepts: Accepts, headers: tuple[Header, ...] = ()) -> None:
+    def __init__(
+        self,
+        send: Send,
+        accepts: Accepts,
+        headers: tuple[Header, ...],
+        challenge: Callable[[frozenset[str]], tuple[int, tuple[Header, ...]]],
+    ) -> None:
         self.send = send
+        self.challenge = challenge
+        """Gives status and header fields of a refusal for want of scopes."""
         self.accepts = accepts
         self.headers = headers
         """Added to either form."""
@@ -126,15 +151,17 @@ class Responder:
         """Send encoded events of a stream that has begun."""
         await self.send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def finish(self, data: bytes, *, status: int = 200, id: str | None = None) -> None:  # noqa: A002 - the field's own name
+    async def finish(self, data: bytes, *, verdict: Verdict = _GRANTED) -> None:
         """Send the last message and end the response."""
         self.ending = True
         if not self.streaming and self.accepts.json:
-            granted = self.granted if status < 300 else ()
-            await respond(self.send, status, data, (*self.headers, *granted))
+            status, more = verdict.status, self.granted if verdict.status < 300 else ()
+            if verdict.scopes:
+                status, more = self.challenge(verdict.scopes)
+            await respond(self.send, status, data, (*self.headers, *more))
             return
         await self.begin()
-        body = encode_event(data, id=id)
+        body = encode_event(data)
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def end(self) -> None:

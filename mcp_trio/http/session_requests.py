@@ -64,7 +64,7 @@ async def open_session(
     session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
     # Admission is synchronous, so it is known by now whether there is a session at all.
     accepted = session.side.handshake.stage is not Stage.NEW
-    responder = Responder(send, http.accepts, cors)
+    responder = http.responder(send, cors)
     if accepted:
         responder.granted = ((names.SESSION_ID.encode(), session.id.encode()),)
     answered = False
@@ -117,7 +117,7 @@ async def post(
         return
     stream = session.streams.open(ids, plain=not http.accepts.sse)
     session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
-    responder = Responder(send, http.accepts, cors)
+    responder = http.responder(send, cors)
     carry = partial(_answer, session, stream, responder)
     await _connected(session, stream, http, responder, carry)
 
@@ -142,7 +142,7 @@ async def get(
             await refuse(send, 400, error.message, error=error, headers=cors)
             return
         number, seen = place
-    responder = Responder(send, http.accepts, cors)
+    responder = http.responder(send, cors)
     stream = session.streams.find(number) or _finished(number)
     carry = partial(_follow, session, stream, responder, seen)
     await _connected(session, stream, http, responder, carry)
@@ -193,7 +193,7 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
     with trio.move_on_after(patience) as slow:
         event = await stream.take(owner)
         # A client that takes no stream gets the answer alone.
-        while event is not None and event.status is None and not responder.accepts.sse:
+        while event is not None and event.verdict is None and not responder.accepts.sse:
             event = await stream.take(owner)
     if session.side.handshake.stage is Stage.NEW:
         responder.granted = ()  # the handshake was refused after all
@@ -201,8 +201,8 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
         if event is None:
             await _over(session, responder)
             return
-        if event.status is not None:
-            await responder.finish(event.data, status=event.status)
+        if event.verdict is not None:
+            await responder.finish(event.data, verdict=event.verdict)
             return
     if revision.priming:
         await _prime(stream, responder, PRIMER)

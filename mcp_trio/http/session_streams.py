@@ -19,7 +19,7 @@ from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.peer import key
 from mcp_trio.errors import ProtocolError, TransportClosedError
 from mcp_trio.http.replay import ReplayBuffer, StoredEvent
-from mcp_trio.http.responses import status_of
+from mcp_trio.http.responses import Verdict, verdict_of
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Request, Result
 from mcp_trio.wire.basic import RequestId
@@ -110,14 +110,14 @@ class Stream:
         self.sent += 1
         return self.sent
 
-    def put(self, data: bytes, status: int | None = None) -> StoredEvent:
+    def put(self, data: bytes, verdict: Verdict | None = None) -> StoredEvent:
         """Number a message and queue it. Without a connection the oldest ones go.
 
         Args:
             data: the message.
-            status: see `StoredEvent`.
+            verdict: see `StoredEvent`.
         """
-        event = StoredEvent(self.number, self.next_number(), data, status)
+        event = StoredEvent(self.number, self.next_number(), data, verdict)
         if self.owner is None and len(self.queue) >= QUEUE:
             self.queue.popleft()
         self.queue.append(event)
@@ -244,7 +244,7 @@ class SessionStreams:
             await stream.room()
             if self.closed:
                 raise TransportClosedError("the session is over")
-        self.replay.store(stream.put(data, status_of(envelope.message) if answers else None))
+        self.replay.store(stream.put(data, verdict_of(envelope.message) if answers else None))
         if stream is not self.standalone:
             for id_ in answers:
                 self._finish(stream, id_)

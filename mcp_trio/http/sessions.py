@@ -182,4 +182,4 @@ def same_principal(one: Principal | None, other: Principal | None) -> bool:
     """Tell whether two callers are the same; nobody in particular is only like himself."""
     if one is None or other is None:
         return one is other
-    return one.subject == other.subject
+    return one.identity == other.identity

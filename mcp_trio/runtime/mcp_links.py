@@ -39,9 +39,9 @@ def key_of(connection: McpConnection, as_whom: str, principal: Principal | None)
     if as_whom == "on_behalf_of":
         token = None if principal is None else principal.token
         digest = None if token is None else hashlib.sha256(token.reveal().encode()).digest()
-        return as_whom, None if principal is None else principal.subject, digest
+        return as_whom, None if principal is None else principal.identity, digest
     if connection.session_per_caller:
-        return as_whom, None if principal is None else principal.subject
+        return as_whom, None if principal is None else principal.identity
     return as_whom
 
 

@@ -126,6 +126,8 @@ class CompiledOperation:
                 "sub": principal.subject,
                 "scopes": sorted(principal.scopes),
             }
+            if principal.issuer is not None:
+                who["iss"] = principal.issuer
         return {
             "args": arguments,
             "principal": who,

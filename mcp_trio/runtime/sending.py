@@ -66,7 +66,7 @@ class Sender:
         policy = self.settings.rate
         if policy is None:
             return
-        whose = None if principal is None or not policy.per_principal else principal.subject
+        whose = None if principal is None or not policy.per_principal else principal.identity
         wait = self.gatekeeper.take_rate(self.upstream, self.operation_id, whose, policy)
         if wait is not None:
             raise StageError(

@@ -6,7 +6,7 @@ import inspect
 import logging
 import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypedDict, Unpack, cast
 
 import attrs
@@ -28,7 +28,7 @@ from mcp_trio.server.signature import (
 )
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import handler_failed
-from mcp_trio.session.middleware import Authorizer
+from mcp_trio.session.middleware import Authorizer, guarded_by
 from mcp_trio.wire import (
     ABSENT,
     CallToolResult,
@@ -210,6 +210,8 @@ class ToolOptions(TypedDict, total=False):
     """The tool's `_meta`."""
     input_schema: JSONObject
     """Replaces the schema read from the signature, word for word."""
+    required_scopes: Iterable[str]
+    """Scopes the caller needs to use it; to others it is not listed, and refused."""
     authorize: Authorizer
     """Says who may use it; to others it is not listed, and refused. See `Authorizer`."""
 
@@ -266,7 +268,9 @@ def function_tool(
         validator=Validator(tool.input_schema),
         output_validator=None if tool.output_schema is None else Validator(tool.output_schema),
         threads=threads,
-        authorize=options.get("authorize"),
+        authorize=guarded_by(
+            options.get("required_scopes"), options.get("authorize"), f"the tool {name}"
+        ),
     )
 
 

@@ -12,12 +12,12 @@ import attrs
 import trio
 
 from mcp_trio.engine.subscriptions import RESOURCE_UPDATED, Notice
-from mcp_trio.errors import ConfigurationError
+from mcp_trio.errors import ConfigurationError, UnauthorizedError
 from mcp_trio.events import EventHub
 from mcp_trio.framing.uri_template import normal
 from mcp_trio.server.completions import Completer, Completions
 from mcp_trio.server.invoke import Threads, ToolOptions, function_tool
-from mcp_trio.server.listing import Listing
+from mcp_trio.server.listing import Listed, Listing
 from mcp_trio.server.prompts import PromptEntry, PromptOptions, function_prompt
 from mcp_trio.server.providers import ToolEntry, ToolProvider
 from mcp_trio.server.resources import (
@@ -29,7 +29,14 @@ from mcp_trio.server.resources import (
 )
 from mcp_trio.server.shelf import Shelf, ToolShelf
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer, Middleware, demand, without
+from mcp_trio.session.middleware import (
+    Authorizer,
+    Middleware,
+    demand,
+    naming,
+    scopes_of,
+    without,
+)
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire import METHODS, Tool
 from mcp_trio.wire.prompts import Prompt
@@ -338,6 +345,44 @@ class Offers:
         self._rules = (*self._rules, _Rule(function, chosen or None))
 
     @property
+    def required_scopes(self) -> frozenset[str]:
+        """The scopes without which a caller can do nothing here."""
+        every = (scopes_of(rule.ask) for rule in self._rules if rule.methods is None)
+        return frozenset[str]().union(*every)
+
+    def scopes_for(self, context: Context) -> frozenset[str]:
+        """All scopes that a request needs, as far as its authorizers say.
+
+        Those of the server, and that of the entry it is about.
+        """
+        rules = (scopes_of(rule.ask) for rule in self._rules if rule.concerns(context.method))
+        return self._entry_scopes(context).union(*rules)
+
+    def _entry_scopes(self, context: Context) -> frozenset[str]:
+        target = context.target or ""
+        entry: Listed | None = None
+        match context.method:
+            case "tools/call":
+                entry = self.tools.find(target)
+            case "prompts/get":
+                entry = self.prompts.find(target)
+            case "resources/read":
+                entry, _ = self._resource_at(target)
+            case _:
+                pass
+        return frozenset() if entry is None else scopes_of(entry.authorize)
+
+    def _resource_at(self, uri: str) -> tuple[ResourceEntry | TemplateEntry | None, dict[str, str]]:
+        """What is offered under a URI, and the values of its template's variables."""
+        entry = self.resources.find(uri)
+        if entry is None:
+            for candidate in self.templates.listing.entries.values():
+                variables = candidate.template.match(uri)
+                if variables is not None:
+                    return candidate, variables
+        return entry, {}
+
+    @property
     def authorizer(self) -> Authorizer | None:
         """All registered authorizers as one; None if there is none."""
         return self._ask_all if self._rules else None
@@ -345,5 +390,15 @@ class Offers:
     async def _ask_all(self, context: Context) -> bool:
         for rule in self._rules:
             if rule.concerns(context.method):
-                await demand(rule.ask, context)
+                try:
+                    await demand(rule.ask, context)
+                except UnauthorizedError as error:
+                    raise naming(error, self.scopes_for(context)) from None
         return True
+
+    async def _demand_entry(self, entry: Listed, context: Context) -> None:
+        """Refuse who may not use an entry."""
+        try:
+            await demand(entry.authorize, context)
+        except UnauthorizedError as error:
+            raise naming(error, self.scopes_for(context)) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypedDict, Unpack, cast
 
 import attrs
@@ -18,7 +18,7 @@ from mcp_trio.server.signature import (
     read_signature,
 )
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer
+from mcp_trio.session.middleware import Authorizer, guarded_by
 from mcp_trio.wire import Icon, JSONObject, TextContent
 from mcp_trio.wire.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
@@ -58,6 +58,8 @@ class PromptOptions(TypedDict, total=False):
     """Pictures."""
     meta: JSONObject
     """The prompt's `_meta`."""
+    required_scopes: Iterable[str]
+    """Scopes the caller needs to use it; to others it is not listed, and refused."""
     authorize: Authorizer
     """Says who may use it; to others it is not listed, and refused. See `Authorizer`."""
 
@@ -133,8 +135,9 @@ def function_prompt(
         )
         for name, schema in properties.items()
     ]
+    name = entry_name(function, options.get("name"), what="prompt")
     definition = Prompt(
-        name=entry_name(function, options.get("name"), what="prompt"),
+        name=name,
         title=options.get("title"),
         description=options.get("description") or description_of(function),
         arguments=arguments or None,
@@ -146,5 +149,7 @@ def function_prompt(
         function=function,
         signature=signature,
         threads=threads,
-        authorize=options.get("authorize"),
+        authorize=guarded_by(
+            options.get("required_scopes"), options.get("authorize"), f"the prompt {name}"
+        ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypedDict, Unpack, cast
 
 import attrs
@@ -16,7 +16,7 @@ from mcp_trio.server.invoke import Threads, entry_name, run_function
 from mcp_trio.server.media import Audio, File, Image
 from mcp_trio.server.signature import Signature, SignatureError, description_of, read_signature
 from mcp_trio.session.context import Context
-from mcp_trio.session.middleware import Authorizer
+from mcp_trio.session.middleware import Authorizer, guarded_by
 from mcp_trio.wire import Icon, JSONObject
 from mcp_trio.wire.content import Annotations, ResourceContents
 from mcp_trio.wire.resources import ReadResourceResult, Resource, ResourceTemplate
@@ -95,6 +95,8 @@ class ResourceOptions(TypedDict, total=False):
     """Pictures."""
     meta: JSONObject
     """Its `_meta`."""
+    required_scopes: Iterable[str]
+    """Scopes the caller needs to use it; to others it is not listed, and refused."""
     authorize: Authorizer
     """Says who may use it; to others it is not listed, and refused. See `Authorizer`."""
 
@@ -217,6 +219,9 @@ def function_resource(
         threads=threads,
     )
     description = options.get("description") or description_of(function)
+    authorize = guarded_by(
+        options.get("required_scopes"), options.get("authorize"), f"the resource {uri}"
+    )
     if template.variables:
         listed = ResourceTemplate(
             uri_template=uri,
@@ -232,7 +237,7 @@ def function_resource(
             definition=listed,
             template=template,
             reader=reader,
-            authorize=options.get("authorize"),
+            authorize=authorize,
         )
     return FunctionResource(
         definition=Resource(
@@ -247,5 +252,5 @@ def function_resource(
             meta=options.get("meta"),
         ),
         reader=reader,
-        authorize=options.get("authorize"),
+        authorize=authorize,
     )

@@ -244,7 +244,7 @@ class MCPServer(Offers, LineServing):
         entry = self.tools.find(params.name)
         if entry is None:
             raise NotFoundError(f"Unknown tool: {params.name[:128]}")
-        await demand(entry.authorize, context)
+        await self._demand_entry(entry, context)
         return await entry.call(context, params.arguments or {})
 
     async def _list_prompts(self, context: Context) -> ListPromptsResult:
@@ -256,7 +256,7 @@ class MCPServer(Offers, LineServing):
         entry = self.prompts.find(params.name)
         if entry is None:
             raise NotFoundError(f"Unknown prompt: {params.name[:128]}")
-        await demand(entry.authorize, context)
+        await self._demand_entry(entry, context)
         return await entry.get(context, params.arguments or {})
 
     async def _list_resources(self, context: Context) -> ListResourcesResult:
@@ -271,19 +271,15 @@ class MCPServer(Offers, LineServing):
         self, context: Context, uri: str
     ) -> tuple[ResourceEntry | TemplateEntry, dict[str, str]]:
         """The entry a URI belongs to, and the values of its template's variables."""
-        entry = self.resources.find(uri)
-        if entry is not None:
-            return entry, {}
-        for candidate in self.templates.listing.entries.values():
-            variables = candidate.template.match(uri)
-            if variables is not None:
-                return candidate, variables
-        raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found)
+        entry, variables = self._resource_at(uri)
+        if entry is None:
+            raise ResourceNotFoundError(uri, rpc_code=context.revision.resource_not_found)
+        return entry, variables
 
     async def _read_resource(self, context: Context) -> ReadResourceResult:
         uri = cast("ReadResourceParams", context.params).uri
         entry, variables = self._find_resource(context, uri)
-        await demand(entry.authorize, context)
+        await self._demand_entry(entry, context)
         try:
             return await entry.read(context, uri, variables)
         except (NotFoundError, ExceptionGroup) as error:
@@ -295,8 +291,9 @@ class MCPServer(Offers, LineServing):
 
     async def _demand_use(self, context: Context, method: str, target: str, entry: Listed) -> None:
         """Refuse who may not make the call that this request prepares (X4, O5)."""
-        await demand(self.authorizer, question(context, method, target))
-        await demand(entry.authorize, context)
+        asked = question(context, method, target)
+        await demand(self.authorizer, asked)
+        await self._demand_entry(entry, asked)
 
     async def _subscribe(self, context: Context) -> EmptyResult:
         uri = cast("ReadResourceParams", context.params).uri
@@ -444,6 +441,7 @@ class MCPServer(Offers, LineServing):
             task_status: reports the URLs of the endpoint.
 
         Raises:
+            ConfigurationError: the options' `auth` is about another path.
             OSError: the address cannot be bound.
         """
         from mcp_trio.http.by_path import ByPath  # noqa: PLC0415 - as the next one
@@ -453,11 +451,7 @@ class MCPServer(Offers, LineServing):
         app = ByPath(
             first,
             {
-                path.rstrip("/"): server.asgi_app(
-                    attrs.evolve(first.options, path=path, legacy_sse_path=None),
-                    host=host,
-                    ready=ready,
-                )
+                path.rstrip("/"): server.asgi_app(first.options.at(path), host=host, ready=ready)
                 for path, server in (others or {}).items()
             },
         )

@@ -68,6 +68,11 @@ class Service(Protocol):
         ...
 
     @property
+    def required_scopes(self) -> frozenset[str]:
+        """The scopes without which a caller can do nothing here."""
+        ...
+
+    @property
     def events(self) -> EventHub:
         """Where observers of this server are told."""
         ...
@@ -196,7 +201,7 @@ async def _innermost(
 ) -> object:
     """What the onion is around: the question whether this may be, and the handler."""
     if isinstance(asking, RoundAsking):
-        asking.settle(_subject(context))
+        asking.settle(_identity(context))
     await demand(service.authorizer, context)
     method, brought = admitted.method.name, admitted.request.params or {}
     if isinstance(asking, RoundAsking) and brought.keys() & ROUND_FIELDS:
@@ -212,7 +217,7 @@ def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
     if not _asks_in_rounds(admitted):
         return Asking()
     # As the transport knows him: no layer has run yet.
-    caller = _subject(context)
+    caller = _identity(context)
     return RoundAsking(context.exchange, partial(_open_round, service, admitted, caller))
 
 
@@ -220,16 +225,16 @@ def _asks_in_rounds(admitted: Admitted) -> bool:
     return admitted.era.revision.stateless and admitted.method.name in ROUND_METHODS
 
 
-def _subject(context: Context) -> str | None:
-    return None if context.principal is None else context.principal.subject
+def _identity(context: Context) -> str | None:
+    return None if context.principal is None else context.principal.identity
 
 
-def _open_round(service: Service, admitted: Admitted, subject: str | None) -> Round:
+def _open_round(service: Service, admitted: Admitted, caller: str | None) -> Round:
     params = admitted.request.params or {}
     brought = from_wire(params, InputResponseParams, admitted.era.revision)
     return open_round(
         service.rounds,
-        lambda: binding(service.facts.info.name, subject, admitted.method.name, params),
+        lambda: binding(service.facts.info.name, caller, admitted.method.name, params),
         state=brought.request_state,
         responses=brought.input_responses,
         now=time.time(),

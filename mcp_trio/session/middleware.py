@@ -8,17 +8,19 @@ is before `authorize` is asked.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import attrs
 
-from mcp_trio.errors import NotFoundError, UnauthorizedError, sole_cause
+from mcp_trio.errors import ConfigurationError, NotFoundError, UnauthorizedError, sole_cause
 from mcp_trio.session.context import Context
 from mcp_trio.session.targets import params_about
 
 L = TypeVar("L")
+_SCOPE = re.compile(r"[!#-\[\]-~]+")
 
 Next: TypeAlias = Callable[[Context], Awaitable[object]]
 """The rest of the way: takes the context, gives the typed result or raises."""
@@ -62,8 +64,34 @@ async def demand(authorize: Authorizer | None, context: Context) -> None:
         raise UnauthorizedError("The caller may not do this")
 
 
+_SCOPES = "requiredScopes"
+"""Under this name a refusal says in its `data` which scopes the request needs."""
+
+
 def _as_set(scopes: Iterable[str]) -> frozenset[str]:
     return frozenset(scopes)
+
+
+def needed_scopes(data: object) -> frozenset[str]:
+    """The scopes that the data of a refusal name; none if it is not about scopes."""
+    if not isinstance(data, Mapping):
+        return frozenset()
+    named = cast("Mapping[str, object]", data).get(_SCOPES)
+    if not isinstance(named, list | tuple | set | frozenset):
+        return frozenset()
+    return frozenset(scope for scope in cast("Iterable[object]", named) if isinstance(scope, str))
+
+
+def naming(error: UnauthorizedError, scopes: Iterable[str]) -> UnauthorizedError:
+    """The same refusal; if it is for want of scopes, one that names these too.
+
+    A client should hear at once of all that an operation needs.
+    """
+    named = needed_scopes(error.data)
+    every = named.union(scopes) if named else named
+    if every == named:
+        return error
+    return UnauthorizedError(error.message, data={**(error.data or {}), _SCOPES: sorted(every)})
 
 
 @attrs.frozen
@@ -84,8 +112,47 @@ class RequiresScopes:
         if held >= self.scopes:
             return True
         raise UnauthorizedError(
-            f"{self.what} needs more scopes", data={"requiredScopes": sorted(self.scopes)}
+            f"{self.what} needs more scopes", data={_SCOPES: sorted(self.scopes)}
         )
+
+
+@attrs.frozen
+class _Both:
+    """Scopes first, and then whatever else is asked."""
+
+    scopes: RequiresScopes
+    rest: Authorizer
+
+    async def __call__(self, context: Context) -> bool:
+        await demand(self.scopes, context)
+        await demand(self.rest, context)
+        return True
+
+
+def guarded_by(
+    scopes: Iterable[str] | None, authorize: Authorizer | None, what: str
+) -> Authorizer | None:
+    """The authorizer of one entry: it needs scopes, or asks somebody, or both, or neither.
+
+    Raises:
+        ConfigurationError: `scopes` is one string, or a scope is none (RFC 6749, section 3.3).
+    """
+    if isinstance(scopes, str):
+        raise ConfigurationError(f"{what}: required_scopes is a list of scopes")
+    named = frozenset(scopes or ())
+    for scope in named:
+        if not _SCOPE.fullmatch(scope):
+            raise ConfigurationError(f"{what}: {scope[:64]!r} is no scope")
+    if not named:
+        return authorize
+    demanded = RequiresScopes(named, what)
+    return demanded if authorize is None else _Both(demanded, authorize)
+
+
+def scopes_of(authorize: Authorizer | None) -> frozenset[str]:
+    """The scopes that an authorizer demands, as far as it says."""
+    named: object = authorize.scopes if isinstance(authorize, _Both) else authorize
+    return named.scopes if isinstance(named, RequiresScopes) else frozenset()
 
 
 def question(context: Context, method: str, target: str) -> Context:

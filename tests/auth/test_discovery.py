@@ -2,9 +2,9 @@
 
 import pytest
 
-from mcp_trio.auth.challenge import Challenge
 from mcp_trio.auth.discovery import find, resource_candidates, server_candidates
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.framing.challenge import Challenge
 from tests.auth.world import ASM, OIDC, PRM, World, by_hand
 
 

@@ -5,12 +5,12 @@ import traceback
 
 import pytest
 
-from mcp_trio.auth.challenge import Challenge
 from mcp_trio.auth.flow import Situation, acquire
 from mcp_trio.auth.grants import Consent, Enterprise, Machine, Workload
 from mcp_trio.auth.keys import ProofKey
 from mcp_trio.auth.tokens import Grant, RegisteredClient
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
+from mcp_trio.framing.challenge import Challenge
 from mcp_trio.secrets import Secret
 from tests.auth.world import REDIRECT, SECRET_TEXTS, World, basic, by_hand, proof_of
 

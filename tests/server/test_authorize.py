@@ -627,3 +627,43 @@ async def test_who_may_not_read_gets_no_suggestions_and_may_not_subscribe(revisi
             assert caught.value.code is ErrorCode.UNAUTHORIZED
         for method, params in served:
             await client.call(method, params)
+
+
+# -- scopes of entries ---------------------------------------------------------------
+
+
+async def test_an_entry_may_need_scopes_and_ask_somebody_beside():
+    server = MCPServer("s")
+    asked = []
+
+    def ask(context: Context) -> bool:
+        asked.append(context.principal.subject)
+        return context.principal.subject == "ann"
+
+    @server.tool(required_scopes=("write",), authorize=ask)
+    async def tool() -> str:
+        return "ran"
+
+    async def call(subject, *scopes):
+        ours, theirs = MemoryTransport.pair()
+        who = Principal(subject=subject, scopes=frozenset(scopes))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: server.serve(theirs, principal=who))
+            async with MCPClient(ours) as client:
+                listed = [tool.name async for tool in client.tools()]
+                try:
+                    return listed, (await client.call_tool("tool")).content[0].text
+                except RemoteError as error:
+                    return listed, error.data.get("requiredScopes")
+
+    assert await call("ann", "write") == (["tool"], "ran")
+    assert await call("ann") == ([], ["write"])
+    assert "bob" not in asked
+    assert await call("bob", "write") == ([], None)
+
+
+@pytest.mark.parametrize("scopes", ["write", ["two words"], [""], ['a"b'], ["a\\b"], ["ä"]])
+def test_what_cannot_be_a_scope_is_refused_at_once(scopes):
+    server = MCPServer("s")
+    with pytest.raises(ConfigurationError, match="tool"):
+        server.add_tool(lambda: "x", name="tool", required_scopes=scopes)

@@ -1,8 +1,8 @@
-"""`WWW-Authenticate`: what is read out of it."""
+"""`WWW-Authenticate`: what is read out of it, and written into it."""
 
 import pytest
 
-from mcp_trio.auth.challenge import bearing, read_challenges
+from mcp_trio.framing.challenge import bearing, read_challenges, write_challenge
 
 READ = [
     ("Bearer", [("Bearer", {})]),
@@ -53,3 +53,18 @@ def test_scopes_keep_their_order_and_stand_once():
 
 def test_a_field_of_any_length_is_read_in_linear_time():
     read_challenges(["Bearer " + 'a="' * 200_000, "x " * 200_000, "\\" * 200_000])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "written"),
+    [
+        ({}, "Bearer"),
+        ({"scope": "a b", "error": "x"}, 'Bearer scope="a b", error="x"'),
+        ({"realm": 'a "b" \\'}, r'Bearer realm="a \"b\" \\"'),
+        ({"realm": "a\r\nSet-Cookie: ü"}, 'Bearer realm="a??Set-Cookie: ?"'),
+    ],
+)
+def test_what_is_written_is_one_header_field_that_can_be_read(parameters, written):
+    assert write_challenge("Bearer", parameters) == written
+    (challenge,) = read_challenges([written])
+    assert list(challenge.parameters) == list(parameters)

@@ -1,4 +1,4 @@
-"""`WWW-Authenticate`, read: which schemes a server takes, and what it wants to see."""
+"""`WWW-Authenticate`, read and written: which schemes a server takes, and what it wants to see."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ class Challenge:
     def scopes(self) -> tuple[str, ...]:
         """The scopes it names, in order."""
         return tuple(dict.fromkeys(self.parameters.get("scope", "").split()))
+
+
+def write_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
+    """Write one challenge as a header field of its own (RFC 9110, section 11.6.1).
+
+    What is no printable ASCII becomes `?`: values go into a header.
+    """
+    written = [f'{name}="{_quoted(value)}"' for name, value in parameters.items()]
+    return f"{scheme} {', '.join(written)}" if written else scheme
+
+
+def _quoted(value: str) -> str:
+    clean = re.sub(r"[^ -~]", "?", value)
+    return re.sub(r'(["\\])', r"\\\1", clean)
 
 
 def read_challenges(values: Iterable[str]) -> list[Challenge]:
