@@ -272,6 +272,8 @@ class Identity:
     as_whom: str
     """`connection`, `on_behalf_of` or `none`."""
     principal: Principal | None
+    shown: list[Secret]
+    """Takes every token that is sent, so that it can be masked."""
 
     async def credentials(self) -> Credentials:
         """What to send; a token is got first where one is needed.
@@ -302,6 +304,8 @@ class Identity:
         tokens = self._tokens()
         if tokens is not None:
             token = await tokens.token(self.principal)
+            if token not in self.shown:
+                self.shown.append(token)
             return Credentials(headers={**plain, "authorization": f"Bearer {token.reveal()}"})
         await trio.lowlevel.checkpoint()
         auth = cast("Auth", self.connection.auth)

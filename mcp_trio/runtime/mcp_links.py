@@ -28,7 +28,7 @@ from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_connection import Credentials, HttpClient, HttpConnection, Identity
 from mcp_trio.runtime.mcp_connection import McpConnection, Program
 from mcp_trio.runtime.stages import Stage, StageError
-from mcp_trio.secrets import Secret
+from mcp_trio.secrets import Secret, mask
 from mcp_trio.transports.stdio_client import Command
 
 _log = logging.getLogger("mcp_trio.runtime")
@@ -183,7 +183,8 @@ class Link:
                 code="unauthorized",
                 step="operator",
             )
-        said = self._connection.mask(error.message)[:200]
+        held = () if self.identity is None else self.identity.shown
+        said = mask(error.message, (*self._connection.secrets(), *held))[:200]
         _log.warning("connection %s: no session: %s", self._connection.name, said)
         return StageError(
             Stage.ADAPTER_EXECUTION,

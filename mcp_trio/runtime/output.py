@@ -15,7 +15,7 @@ from mcp_trio.runtime.adapters.base import Answer
 from mcp_trio.runtime.contents import Blocks, compile_content, compile_template
 from mcp_trio.runtime.mapping import Mapper, MappingError, check_context, compile_mapping
 from mcp_trio.runtime.policies import RETRYABLE_STATUSES, Settings
-from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, clean
+from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, told
 from mcp_trio.wire import ABSENT, CallToolResult, ContentBlock, JSONObject, TextContent
 
 NO_CONTENT = "Done; there is no content."
@@ -77,8 +77,8 @@ class Output:
         if not self._succeeded(answer, context):
             raise self._external(answer, context, mask)
         result: object = answer.body if self.result is None else self.result(context)
-        result, cut = self._limited(result, stopped=answer.cut)
-        violations = self._violations(result)
+        result, cut = self._limited(result, mask, stopped=answer.cut)
+        violations = self._violations(result, mask)
         structured = self.validator is not None or _is_object(result)
         warning: JSONObject = {}
         if violations:
@@ -96,7 +96,7 @@ class Output:
         )
 
     def _limited(
-        self, result: object, *, stopped: bool
+        self, result: object, mask: Callable[[str], str], *, stopped: bool
     ) -> tuple[object, list[tuple[str, int | None]]]:
         """Hold the arrays of a result to the limit; which were longer, and how long.
 
@@ -108,15 +108,16 @@ class Output:
             pointer, of = cut[0]
             raise StageError(
                 Stage.ADAPTER_EXECUTION,
-                f"the result has {of} items at {pointer or '/'}, more than {self.items}",
+                f"the result has {of} items at {told(pointer or '/', mask)}, "
+                f"more than {self.items}",
                 sub="response_items",
                 step="response_bytes",
             )
-        told: list[tuple[str, int | None]] = [*([("", None)] if stopped else []), *cut]
-        if told and self.validator is not None and _is_object(held):
+        over: list[tuple[str, int | None]] = [*([("", None)] if stopped else []), *cut]
+        if over and self.validator is not None and _is_object(held):
             # Compiled only where the schema has room for it.
             held = {**cast("JSONObject", held), "truncated": True}
-        return held, told
+        return held, over
 
     def _succeeded(self, answer: Answer, context: JSONObject) -> bool:
         if self.success_when is None:
@@ -126,10 +127,16 @@ class Output:
             raise MappingError("must give true or false", path=self.success_when.path)
         return verdict
 
-    def _violations(self, result: object) -> list[Violation]:
+    def _violations(self, result: object, mask: Callable[[str], str]) -> list[Violation]:
         if self.validator is None or self.validation == "off":
             return []
-        violations = self.validator.violations(result)
+        # They name keys, which are the upstream's own.
+        violations = [
+            attrs.evolve(
+                found, pointer=told(found.pointer, mask), message=told(found.message, mask)
+            )
+            for found in self.validator.violations(result)
+        ]
         if violations and self.validation == "strict":
             first = violations[0]
             raise StageError(
@@ -163,14 +170,12 @@ class Output:
         self, answer: Answer, context: JSONObject, mask: Callable[[str], str]
     ) -> StageError:
         status = answer.status
-        told = self._told("message", context)
+        mapped = self._told("message", context)
         said = answer.message if answer.message is not None else _message(answer.body)
-        text = told if isinstance(told, str) else said
+        text = mapped if isinstance(mapped, str) else said
         if _PAGE.match(text):
             text = "an HTML page"
-        # Before cleaning, because cutting could leave half a secret; after, because
-        # cleaning decodes character references.
-        text = mask(clean(mask(text)))
+        text = told(text, mask)
         code = self._told("code", context)
         if type(code) is not int and not isinstance(code, str):
             code = status if answer.code is None else answer.code
@@ -185,7 +190,7 @@ class Output:
             Stage.EXTERNAL_SERVICE,
             f"{what}: {text}" if text else what,
             sub="reported" if reported else "status",
-            code=mask(clean(code)) if isinstance(code, str) else code,
+            code=told(code, mask) if isinstance(code, str) else code,
             retryable=retryable,
             retry_after=answer.retry_after,
             upstream_status=status,
@@ -228,11 +233,11 @@ def _token(key: str) -> str:
 
 
 def _said_of(cut: list[tuple[str, int | None]], most: int | None) -> str:
-    told = ", ".join(
+    places = ", ".join(
         f"{pointer or '/'} has {'more' if of is None else of}" for pointer, of in cut[:5]
     )
     first = "first items" if most is None else f"first {most} items"
-    return f"Only the {first} are given: {told}. Ask for less to see the rest."
+    return f"Only the {first} are given: {places}. Ask for less to see the rest."
 
 
 _PAGE = re.compile(r"\s*(<!doctype html|<html)\b", re.IGNORECASE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import uuid
+from functools import partial
 from typing import cast
 
 import attrs
@@ -25,7 +26,8 @@ from mcp_trio.runtime.output import Output
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.result_cache import CachePolicy
 from mcp_trio.runtime.sending import Sender
-from mcp_trio.runtime.stages import Stage, StageError, Whose, failed
+from mcp_trio.runtime.stages import Stage, StageError, Whose, failed, told
+from mcp_trio.secrets import Secret, mask
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import CallToolResult, JSONObject, Tool
@@ -94,14 +96,16 @@ class CompiledOperation:
             await trio.lowlevel.checkpoint()
             return kept
         asked = trio.current_time()
+        shown: list[Secret] = []
         call = Call(
             request_id=context.request_id,
             principal=context.principal,
-            report=context.progress,
+            report=partial(self._report, context, shown),
             meta=context.meta,
+            shown=shown,
         )
         answer = await self.sender.send(self.plan.prepare(inputs, call), context.principal)
-        result = self.output.deliver(answer, arguments, self._mask)
+        result = self.output.deliver(answer, arguments, partial(self._mask, shown))
         if key is not None and self.cache is not None:
             results.keep(key, result, asked + self.cache.ttl)
         return result
@@ -138,8 +142,20 @@ class CompiledOperation:
             "vars": {} if self.connection is None else dict(self.connection.vars),
         }
 
-    def _mask(self, text: str) -> str:
-        return text if self.connection is None else self.connection.mask(text)
+    def _mask(self, shown: list[Secret], text: str) -> str:
+        held = () if self.connection is None else self.connection.secrets()
+        return mask(text, (*held, *shown))
+
+    async def _report(
+        self,
+        context: Context,
+        shown: list[Secret],
+        value: float,
+        total: float | None = None,
+        message: str | None = None,
+    ) -> None:
+        said = None if message is None else told(message, partial(self._mask, shown))
+        await context.progress(value, total, said)
 
     def _failed(self, error: StageError, context: Context) -> CallToolResult:
         return failed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -129,6 +129,13 @@ _TRACE = re.compile(
     r'^[ \t]*File "[^"\n]*", line \d+|^[ \t]+at [^\n]*:\d+:\d+|^goroutine \d+ \[',
     re.MULTILINE,
 )
+
+
+def told(text: str, mask: Callable[[str], str]) -> str:
+    """An upstream's text, fit to be repeated: without secrets, and clean."""
+    # Before cleaning, because cutting could leave half a secret; after, because cleaning decodes
+    # character references.
+    return mask(clean(mask(text)))
 
 
 def clean(text: str) -> str:

@@ -516,3 +516,79 @@ def test_private_networks_have_to_be_allowed_for_each_place(tmp_path):
     )
     assert made.network == NetworkPolicy(allow_private=True)
     assert made.auth.allow_private is False
+
+
+# -- what an upstream repeats ----------------------------------------------------------
+
+
+@pytest.fixture
+def repeating(guarded):
+    """Answers with the token it was shown, wherever a text can be."""
+    said = {"status": 400, "kind": "application/json"}
+
+    async def answer(line, seen):
+        if seen.target == "/token":
+            await guarded.give(line, seen)
+            return
+        token = seen.header("authorization").removeprefix("Bearer ")
+        body = {"message": f"bad {token}", "code": f"x-{token}", token: [1, 2, 3]}
+        raw = json.dumps(body).encode()
+        if said["kind"] != "application/json":
+            raw = b"data: " + raw + b"\n\n"
+        await line.answer(raw, said["status"], said["kind"])
+
+    guarded.upstream.handler = answer
+    return said
+
+
+WHERE = {
+    "the text and the code of a failure": {"output_mapping": {"error": {"code": "=body.code"}}},
+    "a key that the schema does not know": {
+        "output_schema": {"type": "object", "additionalProperties": False},
+    },
+    "a place that the schema refuses": {
+        "output_schema": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "a list that is too long": {"execution_config": {"limits": {"items": 2}}},
+}
+
+
+@pytest.mark.parametrize("whose", ["ours", "the caller's"])
+@pytest.mark.parametrize("where", WHERE)
+async def test_a_token_that_the_upstream_repeats_is_masked(
+    guarded, make_bench, failure, repeating, where, whose
+):
+    repeating["status"] = 400 if "failure" in where else 200
+    changes = {**WHERE[where]}
+    options = {"auth": endpoint(guarded)}
+    if whose == "the caller's":
+        options = {"on_behalf_of": endpoint(guarded, subject_token_type="urn:x:jwt")}
+        changes["execution_config"] = {**changes.get("execution_config", {}), **ON_BEHALF}
+    bench = make_bench(guarded.upstream.url, **options)
+    async with bench.connections:
+        text, told = failure(await bench.call(principal=ANN, **changes))
+    assert guarded.forms != []
+    assert "***" in text
+    assert "upstream-token" not in f"{text} {told}"
+
+
+async def test_a_token_in_a_message_of_progress_is_masked(guarded, make_bench, recorded, repeating):
+    repeating.update(status=200, kind="text/event-stream")
+    context, told = recorded()
+    bench = make_bench(guarded.upstream.url, auth=endpoint(guarded))
+    target = {"connection": "crm", "method": "GET", "path": "/leads/{id}"}
+    stream = {"progress": {"message": "=data.message"}}
+    operation = bench.compile(
+        target={**target, "stream": stream}, execution_config={"stream_progress": True}
+    )
+    async with bench.connections:
+        await operation.call(context, {"id": "1"})
+    assert told == [(1, None, "bad ***")]
+
+
+async def test_a_long_key_of_the_upstream_does_not_fill_the_error(bench, upstream, failure):
+    upstream.says({"k" * 5000: 1})
+    schema = {"type": "object", "additionalProperties": {"type": "string"}}
+    text, told = failure(await bench.call(output_schema=schema))
+    assert len(text) < 1500
+    assert len(told["violations"][0]["pointer"]) == 500

@@ -224,6 +224,34 @@ async def test_progress_and_the_trace_context_are_passed_on(upstream, nursery):
     scope.cancel()
 
 
+async def test_progress_of_the_upstream_is_masked_and_bounded(nursery):
+    server = MCPServer("upstream")
+
+    @server.tool
+    async def tells(ctx: Context) -> str:
+        await ctx.progress(1, message="\x1b[1m canary-secret " + "x" * 5000)
+        return "done"
+
+    url, scope = await serve(nursery, server)
+    auth = Auth(kind="bearer", secret=Secret("canary-secret"))
+    bench = Bench.at(url, http={"auth": auth})
+    told = []
+
+    class Line:
+        async def notify(self, method, params):
+            await trio.lowlevel.checkpoint()
+            told.append(params["message"])
+
+    context = make_context()
+    context.exchange, context.progress_token = Line(), "t"
+    async with bench.connections:
+        await bench.call("tells", context=context)
+    [message] = told
+    assert message.startswith("[1m *** xxx")
+    assert len(message) == 500
+    scope.cancel()
+
+
 # -- the stages ------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from mcp_trio.catalog.operation import Operation
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.runtime.connections import Connection
 from mcp_trio.runtime.policies import Settings
+from mcp_trio.secrets import Secret
 from mcp_trio.wire import ContentBlock, RequestId
 
 INPUT_NAMES = ("args", "principal", "request", "vars")
@@ -25,7 +26,7 @@ OUTPUT_NAMES = ("status", "headers", "body", "args")
 
 Report: TypeAlias = Callable[[float, "float | None", "str | None"], Awaitable[None]]
 """Tells the caller of progress: how far, of how much, and what is happening. Costs nothing if
-the caller did not ask for it."""
+the caller did not ask for it. The text may be the upstream's own: it is masked and cleaned here."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,6 +39,9 @@ class Call:
     report: Report
     meta: Mapping[str, object] = attrs.field(factory=dict[str, object])
     """The `_meta` that the caller's request came with."""
+    shown: list[Secret] = attrs.field(factory=list[Secret], repr=False)
+    """What the upstream got to see for this call beside the secrets of the connection, such as a
+    token. An adapter adds to it; no text of the upstream gives it away."""
 
 
 @attrs.frozen(kw_only=True)

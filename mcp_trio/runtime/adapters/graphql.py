@@ -127,7 +127,7 @@ class GraphqlAdapter:
         call: Call,
     ) -> Send:
         request = template.fill(context)
-        exchange = exchange_for(self._connections, connection, settings, call.principal)
+        exchange = exchange_for(self._connections, connection, settings, call)
         return partial(_send, exchange, request)
 
 

@@ -29,8 +29,6 @@ from mcp_trio.wire import JSONObject
 
 MAX_MESSAGES = 1_000
 """Messages of a stream that an operation without `limits.items` gives at most."""
-PROGRESS_TEXT = 500
-"""Characters of a message that is told as progress."""
 _PASSING = frozenset({"UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"})
 """Statuses that may pass by themselves."""
 _PLACE = "input_mapping.message"
@@ -143,6 +141,7 @@ class GrpcAdapter:
             connection=procedure.connection.http,
             as_whom=procedure.settings.auth,
             principal=call.principal,
+            shown=call.shown,
         )
         request = Request(
             path=procedure.method.path,
@@ -212,7 +211,8 @@ class _Asking:
                     raise _too_large(settings.response_bytes)
                 found.append(self._decoded(raw))
                 if settings.stream_progress:
-                    await self.call.report(len(found), None, _told(found[-1]))
+                    told = msgspec.json.encode(found[-1]).decode()
+                    await self.call.report(len(found), None, told)
             ended = stream.ended()
         if ended.code != "OK":
             return self._failed(ended)
@@ -270,11 +270,6 @@ def _shown(
         "metadata": dict(ended.metadata),
         "status": ended.code,
     }
-
-
-def _told(message: JSONObject) -> str:
-    text = msgspec.json.encode(message).decode()
-    return text if len(text) <= PROGRESS_TEXT else text[: PROGRESS_TEXT - 1] + "…"
 
 
 def _too_large(limit: int) -> StageError:

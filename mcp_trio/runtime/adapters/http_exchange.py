@@ -20,8 +20,8 @@ import httpx2
 import trio
 
 from mcp_trio.catalog.operation import OperationError
-from mcp_trio.engine.envelope import Principal
 from mcp_trio.network_guard import HIDDEN_QUERY, BlockedAddressError
+from mcp_trio.runtime.adapters.base import Call
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_connection import (
     Credentials,
@@ -184,7 +184,7 @@ def exchange_for(
     connections: Connections,
     connection: HttpConnection,
     settings: Settings,
-    principal: Principal | None,
+    call: Call,
 ) -> Exchange:
     """The exchange of one call."""
     return Exchange(
@@ -192,7 +192,8 @@ def exchange_for(
             connections=connections,
             connection=connection,
             as_whom=settings.auth,
-            principal=principal,
+            principal=call.principal,
+            shown=call.shown,
         ),
         settings=settings,
     )

@@ -132,6 +132,7 @@ class McpAdapter:
                 connection=connection.http,
                 as_whom=settings.auth,
                 principal=call.principal,
+                shown=call.shown,
             )
             # Told here, where the reason can be given; each request asks again.
             await identity.credentials()

@@ -87,7 +87,7 @@ class RestAdapter:
             settings=settings,
             shows="content" not in operation.output_mapping,
             pages=pages,
-            stream=compile_stream(operation, settings, connection.mask),
+            stream=compile_stream(operation, settings),
         )
         return Plan(
             prepare=partial(self._prepare, compiled),
@@ -97,9 +97,7 @@ class RestAdapter:
 
     def _prepare(self, compiled: _Compiled, context: Mapping[str, object], call: Call) -> Send:
         request = compiled.template.fill(context)
-        exchange = exchange_for(
-            self._connections, compiled.connection, compiled.settings, call.principal
-        )
+        exchange = exchange_for(self._connections, compiled.connection, compiled.settings, call)
         if compiled.pages is not None:
             return Walk(compiled.pages, exchange, request, call, compiled.answer).send
         if compiled.stream is not None:

@@ -26,7 +26,7 @@ from mcp_trio.runtime.adapters.http_exchange import (
 )
 from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping
 from mcp_trio.runtime.policies import Settings
-from mcp_trio.runtime.stages import Stage, StageError, clean
+from mcp_trio.runtime.stages import Stage, StageError
 from mcp_trio.wire import JSONObject
 
 EVENT_NAMES = ("event", "data", "number")
@@ -52,7 +52,6 @@ class Stream:
     message: Mapper | None
     value: Mapper | None
     total: Mapper | None
-    mask: Callable[[str], str]
 
     async def follow(
         self,
@@ -119,7 +118,7 @@ class Stream:
         await call.report(
             cast("float", value) if type(value) in {int, float} else number,
             cast("float", total) if type(total) in {int, float} else None,
-            self.mask(clean(self.mask(message))) if isinstance(message, str) else None,
+            message if isinstance(message, str) else None,
         )
 
 
@@ -185,9 +184,7 @@ class _Lines:
         yield "message", value
 
 
-def compile_stream(
-    operation: Operation, settings: Settings, mask: Callable[[str], str]
-) -> Stream | None:
+def compile_stream(operation: Operation, settings: Settings) -> Stream | None:
     """Compile `target.stream`; None if the operation does not stream.
 
     Raises:
@@ -211,5 +208,4 @@ def compile_stream(
         message=mapper(told.get("message"), "progress.message"),
         value=mapper(told.get("value"), "progress.value"),
         total=mapper(told.get("total"), "progress.total"),
-        mask=mask,
     )
