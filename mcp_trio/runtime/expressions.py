@@ -8,6 +8,7 @@ other language is `jsonata`'s.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
@@ -15,6 +16,7 @@ import attrs
 import jmespath
 import jmespath.exceptions
 import jmespath.functions
+import jmespath.visitor
 import msgspec
 
 MAX_SOURCE = 4_096
@@ -23,10 +25,28 @@ MAX_SYNTAX_DEPTH = 64
 """Levels in the syntax tree of one expression."""
 MAX_TEXT = 4 << 20
 """Characters a function may produce at once."""
+MAX_STEPS = 1_000_000
+"""Steps that the expressions of one side of a call may take together: about a second."""
+MAX_MILLISECONDS = 1_000
+"""What those in JSONata may take together."""
 
 
 class ExpressionError(Exception):
     """An expression that does not compile, or failed on the data; no values in the text."""
+
+
+class Scope(dict[str, object]):
+    """What the expressions of one side of a call see, and the effort they have together.
+
+    Any other mapping is a context too; then each expression has all of the effort for itself.
+    """
+
+    def __init__(self, held: Mapping[str, object]) -> None:
+        super().__init__(held)
+        self.steps = MAX_STEPS
+        """Steps of JMESPath that are left."""
+        self.milliseconds: float = MAX_MILLISECONDS
+        """Time of JSONata that is left."""
 
 
 class _Functions(jmespath.functions.Functions):  # type: ignore[misc]  # the library has no types
@@ -39,7 +59,17 @@ class _Functions(jmespath.functions.Functions):  # type: ignore[misc]  # the lib
         # Aliased sub-trees multiply when written out, so count before writing.
         if measure(arg, MAX_TEXT // 8) is None:
             raise ExpressionError("to_string() of too large a value")
+        unfit = unfit_for_json(arg, MAX_TEXT)
+        if unfit is not None:
+            raise ExpressionError(f"to_string() of what {unfit}")
         return msgspec.json.encode(arg).decode()
+
+    @jmespath.functions.signature({"types": []})  # type: ignore[untyped-decorator]
+    def _func_to_number(self, arg: object) -> int | float | None:
+        # What the specification says; the library takes `nan`, `1_0` and digits of all scripts.
+        if isinstance(arg, str):
+            return as_number(arg)
+        return arg if isinstance(arg, int | float) and not isinstance(arg, bool) else None
 
     @jmespath.functions.signature({"types": ["string"]}, {"types": ["array-string"]})  # type: ignore[untyped-decorator]
     def _func_join(self, separator: str, array: list[str]) -> str:
@@ -49,6 +79,82 @@ class _Functions(jmespath.functions.Functions):  # type: ignore[misc]  # the lib
 
 
 _OPTIONS = jmespath.Options(custom_functions=_Functions())
+
+
+class _Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc]  # the library has no types
+    """Evaluates, and counts the steps.
+
+    Values share their parts, so a short expression can make something that is enormous to walk
+    over, to compare or to flatten.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(_OPTIONS)
+        self._scope = scope
+
+    def _spend(self, steps: int) -> None:
+        self._scope.steps -= steps
+        if self._scope.steps < 0:
+            raise ExpressionError("takes too many steps on this data")
+
+    def _spend_on_all(self, value: object) -> None:
+        """For what looks at every part of a value."""
+        if _is_tree(value):
+            size = measure(value, self._scope.steps)
+            self._spend(self._scope.steps + 1 if size is None else size)
+
+    def visit(self, node: Any, *args: Any, **more: Any) -> Any:
+        self._spend(1)
+        return super().visit(node, *args, **more)
+
+    def visit_flatten(self, node: Any, value: Any) -> Any:
+        base: object = self.visit(node["children"][0], value)
+        if _is_tree(base):
+            self._spend(sum(map(_length, cast("list[object]", base))))
+        return super().visit_flatten(_parent_of(base, of=node), value)
+
+    def visit_slice(self, node: Any, value: Any) -> Any:
+        self._spend(_length(value))
+        return super().visit_slice(node, value)
+
+    def visit_comparator(self, node: Any, value: Any) -> Any:
+        left, right = [cast("object", self.visit(child, value)) for child in node["children"]]
+        if _is_tree(right):
+            self._spend_on_all(left)
+        self._spend(min(_length(left), _length(right)))
+        return super().visit_comparator(_parent_of(left, right, of=node), value)
+
+    def visit_function_expression(self, node: Any, value: Any) -> Any:
+        given = [cast("object", self.visit(child, value)) for child in node["children"]]
+        self._spend(sum(map(_length, given)))
+        if node["value"] in {"contains", "to_string"}:
+            self._spend_on_all(given[0] if given else None)
+        made: Any = super().visit_function_expression(_parent_of(*given, of=node), value)
+        self._spend(_length(made))
+        return made
+
+
+def _parent_of(*values: object, of: Any) -> Any:
+    """A node whose children were evaluated already."""
+    children: list[object] = [{"type": "literal", "value": v, "children": []} for v in values]
+    return {**of, "children": children}
+
+
+def _is_tree(value: object) -> bool:
+    return isinstance(value, list | dict)
+
+
+def _length(value: object) -> int:
+    """Steps for going over a value once: much more text than values is done in one."""
+    match value:
+        case str():
+            return len(value) >> 6
+        case list() | dict():
+            return len(cast("list[object]", value))
+        case _:
+            return 0
+
+
 _KNOWN_FUNCTIONS = frozenset(cast("Mapping[str, object]", _Functions.FUNCTION_TABLE))
 
 
@@ -71,6 +177,57 @@ def measure(value: object, most: int, depth: int = 200) -> int | None:
                 return None
         level = below
     return nodes
+
+
+def unfit_for_json(value: object, most: int) -> str | None:
+    """Say what is in a value, already measured, that JSON does not have; None if all is well.
+
+    Args:
+        value: the value.
+        most: characters that it may have.
+    """
+    waiting = [value]
+    left = most
+    while waiting:
+        node = waiting.pop()
+        texts: tuple[str, ...] = ()
+        match node:
+            case str():
+                texts = (node,)
+            case float() if not math.isfinite(node):
+                return "holds a number that JSON does not have"
+            case dict():
+                held = cast("dict[str, object]", node)
+                texts = tuple(held)
+                waiting.extend(held.values())
+            case list():
+                waiting.extend(cast("list[object]", node))
+            case _:
+                pass
+        for text in texts:
+            left -= len(text)
+            if not text.isascii() and _has_half_a_character(text):
+                return "holds half a character"
+        if left < 0:
+            return f"has more than {most} characters"
+    return None
+
+
+def _has_half_a_character(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def as_number(text: str) -> int | float | None:
+    """The number that a text is in JSON; None if it is none."""
+    try:
+        number: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    return cast("float", number) if type(number) in {int, float} else None
 
 
 class Expression(Protocol):
@@ -106,7 +263,8 @@ class JMESPath:
             ExpressionError: a function got a value of the wrong type, or a bound was hit.
         """
         try:
-            return cast("object", self._parsed.search(context, _OPTIONS))
+            scope = context if isinstance(context, Scope) else Scope(context)
+            return cast("object", _Interpreter(scope).visit(self._parsed.parsed, context))
         except jmespath.exceptions.JMESPathTypeError as error:
             # Its own text repeats the value.
             raise ExpressionError(
@@ -165,6 +323,8 @@ def _walk(
         raise ExpressionError(f"expression is nested more than {MAX_SYNTAX_DEPTH} levels deep")
     kind = node["type"]
     children: list[Mapping[str, Any]] = [c for c in node["children"] if isinstance(c, Mapping)]
+    if kind == "literal" and unfit_for_json(node["value"], MAX_SOURCE) is not None:
+        raise ExpressionError("has a literal that is no JSON")
     if kind == "function_expression" and node["value"] not in _KNOWN_FUNCTIONS:
         raise ExpressionError(f"there is no function {str(node['value'])[:40]}()")
     if kind == "field" and at_root:

@@ -8,6 +8,7 @@ and `$pad`; and `$eval`, which would bring them back.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, cast
 
@@ -15,7 +16,7 @@ import attrs
 from jsonata import Jsonata
 from jsonata.jexception import JException
 
-from mcp_trio.runtime.expressions import MAX_SOURCE, ExpressionError, measure
+from mcp_trio.runtime.expressions import MAX_SOURCE, ExpressionError, Scope, measure
 
 TIMEOUT = 250
 """Milliseconds that one evaluation may take; nothing else runs meanwhile."""
@@ -41,6 +42,10 @@ class JSONataExpression:
         Raises:
             ExpressionError: it failed on this data, or took too long.
         """
+        scope = context if isinstance(context, Scope) else Scope(context)
+        if scope.milliseconds <= 0:
+            raise ExpressionError("the expressions take too long on this data")
+        began = time.monotonic()
         # An evaluator holds the state of its evaluation, and its clock begins when it is made.
         try:
             value: object = _compiled(self.source).evaluate(dict(context))
@@ -57,6 +62,8 @@ class JSONataExpression:
             MemoryError,
         ) as error:
             raise ExpressionError(f"failed on this data ({type(error).__name__})") from error
+        finally:
+            scope.milliseconds -= (time.monotonic() - began) * 1000
         return _plain(value)
 
 

@@ -13,6 +13,7 @@ place. The expression language itself is in `expressions`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, cast
@@ -23,8 +24,10 @@ import msgspec
 from mcp_trio.runtime.expressions import (
     Expression,
     ExpressionError,
+    as_number,
     compile_expression,
     measure,
+    unfit_for_json,
 )
 
 MAX_TREE_NODES = 2_000
@@ -35,6 +38,8 @@ MAX_INPUT_NODES = 500_000
 """Values in the context a mapping is applied to."""
 MAX_OUTPUT_NODES = 200_000
 """Values a mapping may produce."""
+MAX_OUTPUT_TEXT = 1 << 28
+"""Characters a mapping may produce, what stands there many times counted each time."""
 
 _DIGITS = re.compile(r"-?[0-9]{1,1000}")
 
@@ -65,6 +70,7 @@ class Mapper:
     literal: bool
     """Whether it has no expression at all, so gives the same value always."""
     _node: Node = attrs.field(alias="node")
+    _tree: object = attrs.field(alias="tree", default=None)
 
     def __call__(self, context: Mapping[str, object]) -> object:
         """Apply to a context.
@@ -78,7 +84,22 @@ class Mapper:
             raise MappingError(
                 f"makes more than {MAX_OUTPUT_NODES} values or nests too deep", path=self.path
             )
+        unfit = unfit_for_json(value, MAX_OUTPUT_TEXT)
+        if unfit is not None:
+            raise MappingError(f"makes what {unfit}", path=_culprit(self._tree, value, self.path))
         return value
+
+
+def _culprit(tree: object, value: object, path: str) -> str:
+    """The place in a mapping that made what JSON does not have; keys of data are not told."""
+    while isinstance(tree, dict) and "expr" not in tree and isinstance(value, dict):
+        inner, made = cast("dict[str, object]", tree), cast("dict[str, object]", value)
+        unfit = (k for k in inner if unfit_for_json(made.get(k), MAX_OUTPUT_TEXT) is not None)
+        key = next(unfit, None)
+        if key is None:
+            break
+        path, tree, value = f"{path}.{key}", inner[key], made[key]
+    return path
 
 
 def check_context(context: Mapping[str, object], path: str) -> None:
@@ -111,7 +132,11 @@ def compile_mapping(tree: object, path: str, known: Iterable[str]) -> Mapper:
     builder = _Builder(frozenset(known))
     node = builder.build(tree, path)
     return Mapper(
-        path=path, names=frozenset(builder.names), literal=not builder.expressions, node=node
+        path=path,
+        names=frozenset(builder.names),
+        literal=not builder.expressions,
+        node=node,
+        tree=tree,
     )
 
 
@@ -236,13 +261,15 @@ def plain_text(value: object) -> str:
     """Write a scalar the way JSON does, without quotes.
 
     Raises:
-        ValueError: it is an object, an array or null.
+        ValueError: it is an object, an array or null, or no number of JSON.
     """
     match value:
         case str():
             return value
         case bool():
             return "true" if value else "false"
+        case float() if not math.isfinite(value):
+            raise ValueError("must be a number that JSON has")
         case int() | float():
             return msgspec.json.encode(value).decode()
         case _:
@@ -265,14 +292,10 @@ def _as_integer(value: object) -> int:
 def _as_number(value: object) -> int | float:
     if type(value) in {int, float}:
         return cast("float", value)
-    if isinstance(value, str):
-        try:
-            number: object = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            number = None
-        if type(number) in {int, float}:
-            return cast("float", number)
-    raise ValueError("is not a number")
+    number = as_number(value) if isinstance(value, str) else None
+    if number is None:
+        raise ValueError("is not a number")
+    return number
 
 
 def _as_boolean(value: object) -> bool:
@@ -286,6 +309,9 @@ def _as_boolean(value: object) -> bool:
 def _as_json(value: object) -> str:
     if measure(value, MAX_OUTPUT_NODES) is None:
         raise ValueError("is too large")
+    unfit = unfit_for_json(value, MAX_OUTPUT_TEXT)
+    if unfit is not None:
+        raise ValueError(unfit)
     return msgspec.json.encode(value).decode()
 
 

@@ -13,6 +13,7 @@ from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.json_schema import SchemaError, Validator, Violation
 from mcp_trio.runtime.adapters.base import Answer
 from mcp_trio.runtime.contents import Blocks, compile_content, compile_template
+from mcp_trio.runtime.expressions import Scope
 from mcp_trio.runtime.mapping import Mapper, MappingError, check_context, compile_mapping
 from mcp_trio.runtime.policies import RETRYABLE_STATUSES, Settings
 from mcp_trio.runtime.stages import WARNING_KEY, Stage, StageError, told
@@ -66,13 +67,15 @@ class Output:
             StageError: the upstream failed, or the result breaks the output schema.
             MappingError: the output mapping cannot be applied to this answer.
         """
-        context: JSONObject = {
-            "status": answer.status,
-            "headers": dict(answer.headers),
-            "body": answer.body,
-            **answer.more,
-            "args": arguments,
-        }
+        context = Scope(
+            {
+                "status": answer.status,
+                "headers": dict(answer.headers),
+                "body": answer.body,
+                **answer.more,
+                "args": arguments,
+            }
+        )
         check_context(context, "output_mapping")
         if not self._succeeded(answer, context):
             raise self._external(answer, context, mask)

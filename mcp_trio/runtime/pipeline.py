@@ -21,6 +21,7 @@ from mcp_trio.errors import MCPError
 from mcp_trio.json_schema import Validator
 from mcp_trio.runtime.adapters.base import Call, Plan
 from mcp_trio.runtime.connections import Connection
+from mcp_trio.runtime.expressions import Scope
 from mcp_trio.runtime.mapping import MappingError, check_context
 from mcp_trio.runtime.output import Output
 from mcp_trio.runtime.policies import Settings
@@ -132,15 +133,17 @@ class CompiledOperation:
             }
             if principal.issuer is not None:
                 who["iss"] = principal.issuer
-        return {
-            "args": arguments,
-            "principal": who,
-            "request": {
-                "id": context.request_id,
-                "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
-            },
-            "vars": {} if self.connection is None else dict(self.connection.vars),
-        }
+        return Scope(
+            {
+                "args": arguments,
+                "principal": who,
+                "request": {
+                    "id": context.request_id,
+                    "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
+                },
+                "vars": {} if self.connection is None else dict(self.connection.vars),
+            }
+        )
 
     def _mask(self, shown: list[Secret], text: str) -> str:
         held = () if self.connection is None else self.connection.secrets()

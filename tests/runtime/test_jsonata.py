@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mcp_trio.catalog.operation import OperationError
-from mcp_trio.runtime.expressions import ExpressionError
+from mcp_trio.runtime.expressions import MAX_MILLISECONDS, ExpressionError, Scope
 from mcp_trio.runtime.jsonata import compile_jsonata
 from mcp_trio.runtime.mapping import MappingError, compile_mapping
 
@@ -138,3 +138,21 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp_trio.runtime.jsonata", None)
     with pytest.raises(MappingError, match=r"mcp-trio\[jsonata\]"):
         compile_mapping({"expr": "args", "lang": "jsonata"}, "x", KNOWN)
+
+
+def test_the_expressions_of_one_side_of_a_call_share_their_time():
+    expression = compile_jsonata("$sum(args)", frozenset({"args"}))
+    scope = Scope({"args": [1] * 1_000})
+    assert expression.evaluate(scope) == 1_000
+    assert 0 < scope.milliseconds < MAX_MILLISECONDS
+    scope.milliseconds = 0
+    with pytest.raises(ExpressionError, match="too long"):
+        expression.evaluate(scope)
+
+
+@pytest.mark.parametrize(
+    "source", ['"\\ud800"', '$decodeUrl("%ED%A0%80")', "$number('1e308') * 10"]
+)
+def test_what_json_does_not_have_is_refused(source):
+    with pytest.raises(MappingError):
+        compile_mapping({"expr": source, "lang": "jsonata"}, "m", ("args",))({"args": 1})

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_trio.runtime import expressions, mapping
 from mcp_trio.runtime.expressions import ExpressionError, compile_expression, measure
 from mcp_trio.runtime.mapping import MappingError, check_context, compile_mapping
 
@@ -144,8 +145,87 @@ def test_output_that_multiplies_is_stopped():
         apply({"expr": source, "as": "json"}, args={"v": 1})
     with pytest.raises(MappingError, match="join"):
         apply("=join(args.v, [args.v, args.v, args.v])", args={"v": "x" * 2_000_000})
-    with pytest.raises(MappingError, match="to_string"):
+    with pytest.raises(MappingError, match="too many steps"):
         apply(f"=to_string({source})", args={"v": 1})
+    with pytest.raises(MappingError, match="to_string"):
+        apply("=to_string(args.v)", args={"v": [[0] * 600_000]})
+
+
+def test_text_that_multiplies_is_stopped(monkeypatch):
+    monkeypatch.setattr(mapping, "MAX_OUTPUT_TEXT", 1_000)
+    assert len(apply(["=args.v"] * 10, args={"v": "x" * 100})) == 10
+    with pytest.raises(MappingError, match="more than 1000 characters"):
+        apply(["=args.v"] * 11, args={"v": "x" * 100})
+
+
+SLOW = {
+    "flattening": "args" + " | [@, @][]" * 40,
+    "comparing": "args" + " | {x: [x, x], y: [y, y]}" * 40 + " | x == y",
+    "looking for": "args" + " | {x: [x, x], y: [y, y]}" * 40 + " | contains([x], y)",
+    "going over": "args.many | [@, @, @, @, @, @][]" + " | [*].[@, @, @, @, @, @][]" * 4,
+    "mapping": "[args.many]" + " | [@, @, @, @][]" * 4 + " | map(&sort(@), @)",
+    "slicing": "[args.many]" + " | [@, @, @, @][]" * 4 + " | [*][1:]",
+    "reversing": "[args.text]" + " | [@, @, @, @][]" * 5 + " | map(&reverse(@), @)",
+    "joining": "[args.texts]" + " | [@, @, @, @][]" * 5 + " | map(&join('', @), @)",
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_no_expression_runs_for_long(what, monkeypatch):
+    monkeypatch.setattr(expressions, "MAX_STEPS", 20_000)
+    data = {"x": "a", "y": "a", "many": list(range(100)), "text": "t" * 2000, "texts": ["t" * 2000]}
+    with pytest.raises(MappingError, match="too many steps"):
+        apply(f"={SLOW[what]}", args=data)
+
+
+def test_the_expressions_of_one_side_of_a_call_share_their_steps():
+    scope = expressions.Scope({"args": list(range(1_000))})
+    expression = compile_expression("args[?@ > `10`]")
+    before, scope.steps = scope.steps, 6_000
+    assert len(expression.evaluate(scope)) == 989
+    assert 0 < scope.steps < before
+    with pytest.raises(ExpressionError, match="too many steps"):
+        expression.evaluate(scope)
+    assert len(expression.evaluate({**scope})) == 989
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), "\ud800"])
+def test_what_json_does_not_have_is_refused_at_its_place(value):
+    for tree in ("=args.v", {"expr": "args.v", "as": "string"}, {"expr": "args.v", "as": "json"}):
+        with pytest.raises(MappingError, match=r"JSON (does not )?ha|half a char") as caught:
+            apply({"x": tree}, args={"v": value})
+        assert caught.value.path == "m.x"
+    for form in ("json", "csv"):
+        with pytest.raises(MappingError, match=r"JSON (does not )?ha|half a char") as caught:
+            apply({"x": {"expr": "args.v", "as": form}}, args={"v": [value]})
+    with pytest.raises(MappingError, match=r"JSON does not have|half a character"):
+        apply("=args", args={"deep": [{"v": value}]})
+    with pytest.raises(MappingError, match="to_string"):
+        apply("=to_string(args)", args=[value])
+
+
+def test_half_a_character_in_a_key_is_refused():
+    with pytest.raises(MappingError, match="half a character"):
+        apply("=args", args={"a\ud800": 1})
+
+
+@pytest.mark.parametrize("literal", ["NaN", "-Infinity", "1e999", '"\\ud800"', '{"a": [1e999]}'])
+def test_a_literal_that_is_no_json_is_refused_when_it_is_compiled(literal):
+    with pytest.raises(MappingError, match="literal that is no JSON"):
+        compile_mapping(f"=`{literal}`", "m", KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1),
+        ("-2.5e1", -25.0),
+        *[(t, None) for t in ("nan", "1e999", "1_0", "+1", "٣", "")],
+    ],
+)
+def test_to_number_takes_what_json_calls_a_number(text, number):
+    assert apply("=to_number(args)", args=text) == number
+    assert apply("=to_number(args)", args=True) is None
 
 
 def test_input_that_is_too_large_or_too_deep_is_refused():

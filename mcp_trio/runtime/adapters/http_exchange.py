@@ -278,11 +278,11 @@ def _retry_after(value: str | None) -> float | None:
     if value.strip().isdecimal():
         return float(min(int(value.strip()[:10]), 86_400))
     try:
-        moment = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+        moment = email.utils.parsedate_to_datetime(value).timestamp()
+    except (ValueError, OverflowError):
         return None
     # A date is about the wall clock, on both sides.
-    return min(max(0.0, moment.timestamp() - time.time()), 86_400.0)
+    return min(max(0.0, moment - time.time()), 86_400.0)
 
 
 def malformed(message: str, *, code: str = "malformed_reply") -> StageError:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import cast
-from urllib.parse import quote, unquote, unquote_plus, urlencode, urljoin, urlsplit
+from urllib.parse import quote, unquote_plus, urlencode, urljoin, urlsplit
 
 import attrs
 import trio
@@ -20,6 +20,7 @@ from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.runtime.adapters.base import Answer, Call
 from mcp_trio.runtime.adapters.http_bodies import decode
 from mcp_trio.runtime.adapters.http_exchange import Exchange, HttpRequest, Reply, malformed
+from mcp_trio.runtime.adapters.rest_request import climbs
 from mcp_trio.runtime.http_connection import Auth, HttpConnection
 from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping, plain_text
 from mcp_trio.runtime.stages import Stage, StageError
@@ -141,7 +142,7 @@ class Pagination:
         path = there.path or "/"
         prefix = self.connection.path_prefix
         below = path == prefix or path.startswith(f"{prefix}/")
-        if not same or "@" in there.netloc or not below or _climbs(path):
+        if not same or "@" in there.netloc or not below or climbs(path):
             raise malformed(
                 "the upstream's next page lies outside of its connection", code="pagination"
             )
@@ -159,18 +160,6 @@ class Pagination:
 
 def _origin(scheme: str, host: str | None, port: int | None) -> tuple[str, str | None, int]:
     return scheme, host, port or (443 if scheme == "https" else 80)
-
-
-def _climbs(path: str) -> bool:
-    """Tell whether a path means "here" or "up" anywhere, to anybody who decodes it."""
-    for _ in range(8):
-        if any(segment in {".", ".."} for segment in re.split(r"[/\\]", path)):
-            return True
-        decoded = unquote(path)
-        if decoded == path:
-            return False
-        path = decoded
-    return True
 
 
 def next_link(header: str) -> str | None:

@@ -133,7 +133,7 @@ class RequestTemplate:
                 except ValueError as error:
                     raise MappingError(str(error), path=place) from error
             case _:
-                body = scalar(value, place).encode("utf-8", "replace")
+                body = _encoded_value(value, place).encode()
         if len(body) > self.request_bytes:
             raise MappingError(
                 f"the request body is larger than {self.request_bytes} bytes", path=place
@@ -225,7 +225,7 @@ def _places(path: str) -> frozenset[str]:
     rest = _PLACE.sub("x", path)
     if "{" in rest or "}" in rest:
         raise OperationError("has a brace that belongs to no {name}", place="target.path")
-    if any(_is_dots(segment) for segment in rest.split("/")):
+    if climbs(rest):
         raise OperationError("has a segment '.' or '..'", place="target.path")
     return frozenset(_PLACE.findall(path))
 
@@ -291,26 +291,30 @@ def _fill_path(path: str, values: Mapping[str, object], styles: Mapping[str, Sty
                 raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
             return text
         text = scalar(value, place)
-        if not text or _is_dots(text):
+        if not text or climbs(text):
             raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
         return _encoded(text, place, lambda text: quote(text, safe=""))
 
     filled = _PLACE.sub(one, path)
     # Several names in one segment may add up to dots although each is harmless.
-    if any(_is_dots(segment) for segment in filled.split("/")):
+    if climbs(filled):
         raise MappingError("a path segment becomes '.' or '..'", path="input_mapping.path")
     return filled
 
 
-def _is_dots(segment: str) -> bool:
-    """Tell whether a segment means "here" or "up" to anybody who decodes it, however often."""
+def climbs(path: str) -> bool:
+    """Tell whether a path means "here" or "up" anywhere, to anybody who decodes it, however often.
+
+    Servers differ: some decode a slash before they look for dots, some take a backslash for one,
+    some drop what stands behind a semicolon.
+    """
     for _ in range(8):
-        if segment in {".", ".."}:
+        if any(each.partition(";")[0] in {".", ".."} for each in re.split(r"[/\\]", path)):
             return True
-        decoded = unquote(segment)
-        if decoded == segment:
+        decoded = unquote(path)
+        if decoded == path:
             return False
-        segment = decoded
+        path = decoded
     return True
 
 
