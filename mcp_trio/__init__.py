@@ -32,6 +32,7 @@ if typing.TYPE_CHECKING:
     from mcp_trio.eras.negotiate import EraCache as EraCache
     from mcp_trio.http.options import HTTPOptions as HTTPOptions
     from mcp_trio.http.serving_settings import ServingSettings as ServingSettings
+    from mcp_trio.http.tls import TLSOptions as TLSOptions
     from mcp_trio.server.line_servers import LineOptions as LineOptions
     from mcp_trio.server.media import Audio as Audio
     from mcp_trio.server.media import File as File
@@ -57,6 +58,7 @@ _HOMES = {
     "ClientOptions": "client.options",
     "HTTPOptions": "http.options",
     "ServingSettings": "http.serving_settings",
+    "TLSOptions": "http.tls",
     "LineOptions": "server.line_servers",
     "Audio": "server.media",
     "File": "server.media",

@@ -35,9 +35,13 @@ INBOX_MESSAGES = 128
 class Link(Protocol):
     """What a call needs of the connection that carries it."""
 
-    client: tuple[str, int] | None
     half_closed: bool
     broken: bool
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        """Address and port of the peer."""
+        ...
 
     def in_reader(self) -> bool:
         """Whether the running task is the connection's reader."""

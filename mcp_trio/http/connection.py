@@ -4,8 +4,9 @@ One task per connection reads; one per request runs the application; no other (H
 writes). The reader's wait has one deadline, which the protocol object moves as its state changes,
 so nothing idles beside it. Writes are collected and leave in one piece, each bounded by
 `write_timeout` and cancellable; a write that was left half done breaks the connection, which is
-then closed and never written to again. Parsing and its decisions live in `http1` and `http2`,
-the socket in `byte_pipe`, the application's side in `asgi_call`.
+then closed and never written to again. Who has connected, and TLS, are for `arrival`; parsing and
+its decisions live in `http1` and `http2`, the socket in `byte_pipe`, the application's side in
+`asgi_call`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,11 +19,14 @@ from hypercorn import typing as hypercorn_typing
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H2ProtocolAssumedError
 
+from .arrival import Doorway, with_tls
 from .asgi_call import LOGGER, AppCall, ASGIApp, Respond, Scope
 from .byte_pipe import open_pipe
 from .http1 import HTTP1, AfterEOF
 from .http2 import HTTP2
 from .hypercorn_glue import ProtocolConfig, Surroundings, WorkerContext
+from .proxy_protocol import ProxyHeaderError
+from .refusals import CROWDED, refusing
 from .serving_settings import ServingSettings
 
 LINGER_BYTES = 16 * 1024 * 1024
@@ -38,6 +42,9 @@ class ServiceParts:
 
     app: ASGIApp
     """The application."""
+
+    doorway: Doorway
+    """Who may come in."""
 
     settings: ServingSettings
     """The limits."""
@@ -60,12 +67,12 @@ class Connection:
         """Nothing can be written any more; what was written may be incomplete."""
         self._parts = parts
         self._settings = parts.settings
-        self._tls: trio.SSLStream[trio.abc.Stream] | None = None
-        self._transport = stream
+        self._stream = stream
         self._pipe = open_pipe(stream, close_timeout=parts.settings.linger_timeout)
         if isinstance(stream, trio.SSLStream):
-            self._tls = cast("trio.SSLStream[trio.abc.Stream]", stream)
-            self._transport = self._tls.transport_stream
+            stream = cast("trio.SSLStream[trio.abc.Stream]", stream).transport_stream
+        self._peer = parts.doorway.look(stream)
+        self._place: str | None = None  # what this connection counts as, once it counts
         self._nursery: trio.Nursery
         self._reader: trio.lowlevel.Task
         self._read_scope = trio.CancelScope()  # the reader's latest wait
@@ -75,10 +82,12 @@ class Connection:
         self._write_lock = trio.Lock()  # held while a write has to wait
         self._closing = False  # close once `_out` is written
         self._quiet = False  # nothing was said before closing, so nothing can be lost by it
-        around = self._surroundings()
-        self.client = around.client
+        self._protocol: HTTP1 | HTTP2 = HTTP1(self._surroundings())
+
+    @property
+    def client(self) -> tuple[str, int] | None:
         """Address and port of the peer; None where the stream has none."""
-        self._protocol: HTTP1 | HTTP2 = HTTP1(around)
+        return self._peer.client
 
     @property
     def requests_in_flight(self) -> int:
@@ -96,7 +105,7 @@ class Connection:
             async with trio.open_nursery() as self._nursery:
                 self._reader = trio.lowlevel.current_task()
                 try:
-                    if await self._shake_hands():
+                    if await self._arrive():
                         await self._protocol.initiate()
                         await self._read_until_closing()
                         await self._lose_calls()
@@ -113,36 +122,48 @@ class Connection:
     # Opening and closing, in the reader's task.
 
     def _surroundings(self) -> Surroundings:
-        client = server = None
-        if isinstance(self._transport, trio.SocketStream):
-            client = _address(self._transport.socket.getpeername)
-            server = _address(self._transport.socket.getsockname)
         return Surroundings(
             app=cast("hypercorn_typing.AppWrapper", self._parts.app),
             settings=self._settings,
             config=self._parts.config,
             context=self._parts.context,
             tasks=cast("hypercorn_typing.TaskGroup", self),
-            ssl=self._tls is not None,
-            client=client,
-            server=server,
+            ssl=self._peer.tls is not None,
+            client=self._peer.client,
+            server=self._peer.server,
             send=self._take_event,
             flush=self.flush,
             wake_reader=self.wake_reader,
         )
 
-    async def _shake_hands(self) -> bool:
-        """Do the TLS handshake, if there is one to do; return whether there is a peer."""
-        if self._tls is None:
-            return True
+    async def _arrive(self) -> bool:
+        """Find out who it is, count him, do the TLS handshake; return whether to go on."""
+        doorway = self._parts.doorway
         try:
-            with trio.fail_after(self._settings.header_timeout):
-                await self._tls.do_handshake()
-        except (trio.BrokenResourceError, trio.TooSlowError):
+            peer = await doorway.meet(self._stream, self._peer)
+            if not doorway.crowd.enter(peer.place):
+                if not doorway.secures(self._stream):
+                    await self._turn_away()
+                return False
+            self._place = peer.place
+            secure = await doorway.secure(self._stream)
+        except (ProxyHeaderError, trio.BrokenResourceError, trio.TooSlowError):
             return False
-        if self._tls.selected_alpn_protocol() == "h2":
+        if secure is not None:
+            peer = with_tls(peer, secure)
+            self._pipe = open_pipe(secure, close_timeout=self._settings.linger_timeout)
+        if peer is not self._peer:
+            self._peer = peer
+            self._protocol = HTTP1(self._surroundings())
+        if secure is not None and secure.selected_alpn_protocol() == "h2":
             self._protocol = HTTP2(self._surroundings())
         return True
+
+    async def _turn_away(self) -> None:
+        """Say 503, to plain HTTP only: a TLS handshake is dearer than the news is worth."""
+        self._out.append(CROWDED)
+        await self.flush()
+        await self._linger()
 
     async def _lose_calls(self) -> None:
         """Tell every call that is left, and the protocol, that the connection is over."""
@@ -171,6 +192,7 @@ class Connection:
             # On the usual way out they know already; after a fault or a cancel they do not.
             await self._lose_calls()
         finally:
+            self._parts.doorway.crowd.leave(self._place)
             self.broken |= self._protocol.cut_short
             await self._pipe.aclose(abort=self.broken)
 
@@ -331,11 +353,19 @@ class Connection:
     ) -> Callable[[dict[str, object]], Awaitable[None]]:
         """Start a request's application task, for Hypercorn's streams; return its inbox."""
         del app, config
+        place, status = self._parts.doorway.admit(scope, self._peer)
         call = AppCall(self, scope, respond, grace=self._settings.disconnect_grace)
         self._calls.add(call)
         self._protocol.adopt(call)
-        self._nursery.start_soon(call.run, self._parts.app)
+        served = self._parts.app if status is None else refusing(status)
+        self._nursery.start_soon(self._run_call, call, served, place)
         return call.put
+
+    async def _run_call(self, call: AppCall, app: ASGIApp, place: str | None) -> None:
+        try:
+            await call.run(app)
+        finally:
+            self._parts.doorway.crowd.leave(place)
 
     def spawn(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a task of the protocol object, which ends with the connection."""
@@ -357,18 +387,3 @@ class Connection:
         """Tell a client that waits for ``100 Continue`` to go on."""
         if await self._protocol.invite_body():
             await self.deliver()
-
-
-def _address(name: Callable[[], object]) -> tuple[str, int] | None:
-    """Return host and port of a socket's end; None if it has gone or is not an IP socket."""
-    try:
-        address = name()
-    except OSError:
-        return None
-    if isinstance(address, tuple):
-        match cast("tuple[object, ...]", address):
-            case (str(host), int(port), *_):
-                return host, port
-            case _:
-                return None
-    return None

@@ -1,27 +1,29 @@
 """The HTTP service: listeners, the number of connections, and the way to an end.
 
-`HTTPService` accepts and refuses; what happens on a connection lives in `connection`, the limits
-in `serving_settings`. It owns every task it starts: `run` returns when all of them have ended.
+`HTTPService` accepts and refuses. Listeners are made in `binding`; who has connected is found out
+in `arrival`; what happens on a connection lives in `connection`, the limits in `serving_settings`,
+certificates in `tls`. It owns every task it starts: `run` returns when all of them have ended.
 """
 
 import errno
 from collections.abc import Callable, Sequence
 from typing import cast
+from urllib.parse import quote
 
 import attrs
 import trio
 
+from .arrival import Doorway
 from .asgi_call import LOGGER, ASGIApp, ConnectionHandle
+from .binding import listen_tcp
 from .connection import Connection, ServiceParts
 from .hypercorn_glue import ProtocolConfig, WorkerContext
+from .refusals import CROWDED
 from .serving_settings import ServingSettings
+from .tls import Certificates, TLSOptions
 
 __all__ = ["ConnectionHandle", "HTTPService", "ServiceStatistics", "ServingSettings"]
 
-REFUSAL = (
-    b"HTTP/1.1 503 Service Unavailable\r\n"
-    b"Content-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-)
 MAX_REFUSALS = 64
 """Refused connections that are told why at the same time; further ones are just closed."""
 
@@ -59,6 +61,7 @@ class HTTPService:
         app: ASGIApp,
         *,
         settings: ServingSettings | None = None,
+        tls: TLSOptions | None = None,
         on_drain: Callable[[], None] | None = None,
     ) -> None:
         """Prepare the service; nothing is opened yet.
@@ -66,11 +69,17 @@ class HTTPService:
         Args:
             app: an ASGI 3 application. It is not sent a lifespan.
             settings: the limits.
+            tls: speak TLS on every connection, with these certificates.
             on_drain: called once, by `drain`, for the application to end its endless streams.
+
+        Raises:
+            ConfigurationError: the certificates or the trusted proxies cannot be used.
         """
         self._settings = ServingSettings() if settings is None else settings
+        self._certificates = None if tls is None else Certificates(tls)
         self._parts = ServiceParts(
             app=app,
+            doorway=Doorway(self._settings, self._certificates),
             settings=self._settings,
             config=ProtocolConfig(self._settings),
             context=WorkerContext(),
@@ -83,6 +92,11 @@ class HTTPService:
         self._used = False
         self._accepting = trio.CancelScope()
         self._serving = trio.CancelScope()
+
+    @property
+    def backlog(self) -> int:
+        """Connections the kernel is to hold until they are accepted, for who makes listeners."""
+        return self._settings.backlog
 
     async def run(
         self,
@@ -103,25 +117,8 @@ class HTTPService:
             RuntimeError: this service has been run before.
         """
         self._take_turn()
-        await self._run(await self.bind(host, port), task_status)
-
-    async def bind(self, host: str, port: int) -> list[trio.SocketListener]:
-        """Bind without serving yet, for `run_listeners`; the caller closes them if it does not.
-
-        Raises:
-            OSError: the address cannot be bound; the text names it.
-        """
-        try:
-            listeners = await trio.open_tcp_listeners(
-                port, host=host, backlog=self._settings.backlog
-            )
-        except OSError as error:
-            reason = f"cannot listen on {host} port {port}: {error.strerror or error}"
-            raise OSError(error.errno, reason) from error
-        for listener in listeners:
-            # Accepted sockets inherit it: a peer that vanished without a word is found in time.
-            listener.socket.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, 1)
-        return listeners
+        listeners = await listen_tcp(host, port, backlog=self._settings.backlog)
+        await self._run(listeners, task_status)
 
     async def run_listeners(
         self,
@@ -158,9 +155,12 @@ class HTTPService:
             async with trio.open_nursery() as connections:
                 with self._accepting:
                     async with trio.open_nursery() as acceptors:
+                        if self._certificates is not None:
+                            acceptors.start_soon(self._certificates.watch)
                         for listener in listeners:
                             acceptors.start_soon(self._accept, listener, connections)
-                        task_status.started(_base_urls(listeners))
+                        secure = self._certificates is not None
+                        task_status.started(_base_urls(listeners, secure=secure))
 
     def drain(self) -> None:
         """Begin the end: stop accepting, close idle connections, let requests finish.
@@ -177,6 +177,14 @@ class HTTPService:
             connection.drain()
         if self._on_drain is not None:
             self._on_drain()
+
+    def reload_certificates(self) -> bool:
+        """Load the certificates anew for new handshakes, now and not when a look finds a change.
+
+        Any time, from the Trio thread. A pair that cannot be used is logged, the one in use
+        stays, and this returns False.
+        """
+        return self._certificates is None or self._certificates.reload()
 
     def statistics(self) -> ServiceStatistics:
         """Return a snapshot of what the service is doing."""
@@ -226,9 +234,10 @@ class HTTPService:
     async def _refuse(self, stream: trio.abc.Stream) -> None:
         """Say 503, to plain HTTP only: a TLS handshake is dearer than the news is worth."""
         try:
-            if isinstance(stream, trio.abc.HalfCloseableStream):
+            plain = self._certificates is None
+            if plain and isinstance(stream, trio.abc.HalfCloseableStream):
                 with trio.move_on_after(self._settings.linger_timeout):
-                    await stream.send_all(REFUSAL)
+                    await stream.send_all(CROWDED)
                     await stream.send_eof()
                     while await stream.receive_some():
                         pass
@@ -239,17 +248,25 @@ class HTTPService:
             await trio.aclose_forcefully(stream)
 
 
-def _base_urls(listeners: Sequence[trio.abc.Listener[trio.abc.Stream]]) -> list[str]:
+def _base_urls(
+    listeners: Sequence[trio.abc.Listener[trio.abc.Stream]], *, secure: bool
+) -> list[str]:
     """Return ``scheme://address:port`` of every listener that has a socket."""
     urls: list[str] = []
     for listener in listeners:
-        scheme, bound = "http", cast("object", listener)
+        scheme, bound = "https" if secure else "http", cast("object", listener)
         if isinstance(listener, trio.SSLListener):
-            secure = cast("trio.SSLListener[trio.abc.Stream]", listener)
-            scheme, bound = "https", secure.transport_listener
+            scheme = "https"
+            bound = cast("trio.SSLListener[trio.abc.Stream]", listener).transport_listener
         if isinstance(bound, trio.SocketListener):
-            host, port = bound.socket.getsockname()[:2]
-            urls.append(
-                f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-            )
+            urls.append(f"{scheme}{_authority(bound.socket)}")
     return urls
+
+
+def _authority(bound: trio.socket.SocketType) -> str:
+    name = bound.getsockname()
+    if bound.family == trio.socket.AF_UNIX:
+        # As other programs write it, too: the path stands where a host would.
+        return f"+unix://{quote(name, safe='')}"
+    host, port = name[:2]
+    return f"://[{host}]:{port}" if ":" in host else f"://{host}:{port}"

@@ -11,6 +11,11 @@ class ServingSettings:
     """Connections served at once. Further ones are answered 503 and closed: a refusal costs the
     client less than a backlog that nobody accepts from."""
 
+    max_connections_per_address: int = 256
+    """Connections of one address, one /64 of IPv6, with 503 like the others. Behind a trusted
+    proxy that tells of its clients in header fields, the requests of an address that run at once.
+    Unix sockets and trusted proxies themselves are not counted."""
+
     backlog: int = 512
     """Connections the kernel holds until they are accepted."""
 
@@ -50,3 +55,11 @@ class ServingSettings:
     linger_timeout: float = 2.0
     """How long a connection we close is still read, and what it brings discarded: closing over
     unread bytes makes the kernel send RST, which can destroy the answer on its way."""
+
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks such as `10.0.0.0/8`, and `unix`, whose `Forwarded` or `X-Forwarded-For`, `-Proto`
+    and `-Host` are believed; from others they are ignored."""
+
+    proxy_protocol: bool = False
+    """Trusted proxies begin each connection with a PROXY header of version 1 or 2, and are closed
+    if they do not; what others send in its place is no HTTP."""

@@ -9,14 +9,10 @@ are one, a TCP port on loopback is open to every user of the machine.
 from __future__ import annotations
 
 import abc
-import errno
-import fcntl
 import logging
 import os
-import socket
-import stat
 from collections.abc import Sequence
-from typing import Protocol, Self, cast
+from typing import Protocol, cast
 from urllib.parse import quote
 
 import attrs
@@ -29,6 +25,7 @@ from mcp_trio.session.dispatch import Service
 from mcp_trio.session.limits import SessionLimits
 from mcp_trio.session.line_session import LineSession
 from mcp_trio.transports.lines import LineTransport
+from mcp_trio.transports.socket_file import SocketFile
 
 logger = logging.getLogger("mcp_trio.server")
 
@@ -271,83 +268,6 @@ class LineServing(abc.ABC):
         task_status: trio.TaskStatus[list[str]],
     ) -> None:
         await self.serve_lines([listener], options=options, task_status=task_status)
-
-
-class SocketFile:
-    """A listening Unix socket and its file, which is removed on leaving the block.
-
-    Making it never waits. Two servers that start at the same time cannot take each other's
-    file away: the folder is locked meanwhile.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], mode: int, backlog: int) -> None:
-        """Listen, in the place of a file that nobody serves any more.
-
-        Args:
-            path: of the socket file.
-            mode: its permissions.
-            backlog: connections the kernel holds until they are accepted.
-
-        Raises:
-            OSError: see `LineServing.serve_unix`.
-        """
-        self.path = os.path.abspath(path)  # noqa: PTH100 - a name, links are not followed
-        self.socket = _bind(self.path, mode, backlog)
-        self._identity = _identity(self.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-        if self._identity is not None and _identity(self.path) == self._identity:
-            os.unlink(self.path)  # noqa: PTH108 - text
-
-
-def _bind(path: str, mode: int, backlog: int) -> socket.socket:
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120 - text
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OSError(errno.EADDRINUSE, "another server is starting there", path) from error
-        _clear(path)
-        server.bind(path)
-        os.chmod(path, mode)  # noqa: PTH101 - text
-        server.listen(backlog)
-    except BaseException:
-        server.close()
-        raise
-    finally:
-        os.close(folder)
-    return server
-
-
-def _clear(path: str) -> None:
-    """Remove a socket file that nobody serves."""
-    try:
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise FileExistsError(errno.EEXIST, "a file that is no socket is there", path)
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)  # noqa: PTH108 - text
-            return
-        except BlockingIOError:
-            pass  # its queue is full: somebody serves it, and is busy
-    raise OSError(errno.EADDRINUSE, "somebody serves this socket", path)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _url(listener: object) -> str | None:

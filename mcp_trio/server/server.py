@@ -31,9 +31,7 @@ from mcp_trio.errors import (
     ResourceNotFoundError,
     sole_cause,
 )
-from mcp_trio.http.app import HTTPApp
-from mcp_trio.http.options import HTTPOptions
-from mcp_trio.http.serving_settings import ServingSettings
+from mcp_trio.server.http_serving import HTTPServing
 from mcp_trio.server.line_servers import Drainable, LineServing
 from mcp_trio.server.listing import Listed
 from mcp_trio.server.offers import Offers
@@ -109,7 +107,7 @@ class ServerOptions:
             raise ConfigurationError("state_keys is a tuple of keys, also if there is one")
 
 
-class MCPServer(Offers, LineServing):
+class MCPServer(Offers, LineServing, HTTPServing):
     """Tools, prompts and resources, and the means to serve them.
 
     Nothing runs until one of the `serve` methods does; one server may be served over
@@ -152,6 +150,7 @@ class MCPServer(Offers, LineServing):
         self._cursors = CursorKey(self.options.cursor_secret or secrets.token_bytes(32))
         self._facts: ServerFacts | None = None
         self._services: list[Drainable] = []
+        self._secure: list[Callable[[], bool]] = []
         self.handlers: Mapping[str, Handler] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
@@ -395,82 +394,6 @@ class MCPServer(Offers, LineServing):
 
         async with stdio_transport() as transport:
             await self.serve(transport, eof_grace=EOF_GRACE)
-
-    def asgi_app(
-        self,
-        options: HTTPOptions | None = None,
-        *,
-        host: str = "127.0.0.1",
-        ready: Callable[[], bool] = lambda: True,
-    ) -> HTTPApp:
-        """The Streamable HTTP endpoint as an ASGI application, for a server that runs on Trio.
-
-        Handshake sessions live in the lifespan of the application, so the ASGI server has
-        to run that protocol. `serve_http` does without.
-
-        Args:
-            options: bounds and names of the endpoint.
-            host: the address the ASGI server binds; decides which Host values are served.
-            ready: what `GET /readyz` answers.
-        """
-        return HTTPApp(self, options, host=host, ready=ready)
-
-    async def serve_http(  # noqa: PLR0913  # keyword-only options of one service
-        self,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        *,
-        options: HTTPOptions | None = None,
-        settings: ServingSettings | None = None,
-        ready: Callable[[], bool] = lambda: True,
-        others: Mapping[str, MCPServer] | None = None,
-        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Serve Streamable HTTP on Hypercorn's protocols until drained or cancelled.
-
-        Cancelling ends every request at once; `drain` lets them finish first.
-
-        Args:
-            host: address to bind.
-            port: port to bind, 0 picks a free one.
-            options: bounds and names of the endpoint.
-            settings: bounds of the socket layer.
-            ready: what `GET /readyz` answers.
-            others: more servers on the same port, each by a path of its own. They go down with
-                this one, and have the same options but for HTTP+SSE.
-            task_status: reports the URLs of the endpoint.
-
-        Raises:
-            ConfigurationError: the options' `auth` is about another path.
-            OSError: the address cannot be bound.
-        """
-        from mcp_trio.http.by_path import ByPath  # noqa: PLC0415 - as the next one
-        from mcp_trio.http.serving import HTTPService  # noqa: PLC0415 - Hypercorn is slow to import
-
-        first = self.asgi_app(options, host=host, ready=ready)
-        app = ByPath(
-            first,
-            {
-                path.rstrip("/"): server.asgi_app(first.options.at(path), host=host, ready=ready)
-                for path, server in (others or {}).items()
-            },
-        )
-        service = HTTPService(app, settings=settings, on_drain=app.drain)
-        listeners = await service.bind(host, port)
-        self._services.append(service)
-        if self.notices.draining:
-            service.drain()  # told to go down before it was up
-        try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(app.run)
-                async with trio.open_nursery() as serving:
-                    urls = await serving.start(service.run_listeners, listeners)
-                    task_status.started([url + first.options.path for url in urls])
-                nursery.cancel_scope.cancel()
-        finally:
-            self._services.remove(service)
-            for listener in listeners:
-                listener.socket.close()
 
     def drain(self) -> None:
         """Go down gently.

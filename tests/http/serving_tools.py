@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import h2.config
@@ -61,7 +61,7 @@ class LockstepListener(MemoryListener):
 
 
 @asynccontextmanager
-async def served(app: App, **limits: float) -> AsyncIterator[int]:
+async def served(app: App, **limits: object) -> AsyncIterator[int]:
     """Serve ``app`` on a loopback port until the block ends; then nothing may be left."""
     service = HTTPService(app, settings=ServingSettings(**limits))
     async with trio.open_nursery() as nursery:
@@ -302,16 +302,23 @@ class H2Client:
         self.gone_away = False
 
     async def ask(
-        self, body: bytes = b"", *, method: str = "POST", end: bool = True, path: str = "/"
+        self,
+        body: bytes = b"",
+        *,
+        method: str = "POST",
+        end: bool = True,
+        path: str = "/",
+        fields: Sequence[tuple[str, str]] = (),
     ) -> int:
         stream_id = self.h2.get_next_available_stream_id()
-        fields = [
+        head = [
             (":method", method),
             (":path", path),
             (":scheme", "http"),
             (":authority", "x"),
+            *fields,
         ]
-        self.h2.send_headers(stream_id, fields, end_stream=end and not body)
+        self.h2.send_headers(stream_id, head, end_stream=end and not body)
         if body:
             self.h2.send_data(stream_id, body, end_stream=end)
         await self.flush()

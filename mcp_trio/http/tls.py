@@ -1,0 +1,172 @@
+"""TLS of a service: its options, the context that new handshakes use, and what a scope tells.
+
+Handshakes themselves belong to `arrival`. Certificates are looked at on a timer by one task, and
+whenever somebody asks; what is on disk replaces what is in use only if it can be used.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import attrs
+import trio
+from cryptography import x509
+
+from mcp_trio.errors import ConfigurationError
+
+from .asgi_call import LOGGER
+
+ClientCertificates: TypeAlias = Literal["none", "optional", "required"]
+"""Whether clients are asked for a certificate, and whether they have to have one."""
+
+_WANTED = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_VERSIONS = {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""For TLS 1.2: forward secrecy and AEAD only, which is also what RFC 9113 (9.2.2) wants."""
+_OPTIONS = (
+    ssl.OP_NO_COMPRESSION
+    | ssl.OP_NO_RENEGOTIATION
+    | ssl.OP_CIPHER_SERVER_PREFERENCE
+    | ssl.OP_SINGLE_ECDH_USE
+)
+
+Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+
+
+@attrs.frozen(kw_only=True)
+class TLSOptions:
+    """Where a service has its certificate, and whom it asks for one. TLS 1.2 is the least."""
+
+    cert_file: str | os.PathLike[str]
+    """Certificate (PEM), followed by the ones that sign it."""
+    key_file: str | os.PathLike[str]
+    """Its key (PEM), not encrypted."""
+    client_ca_file: str | os.PathLike[str] | None = None
+    """Authorities (PEM) whose certificates clients may show."""
+    client_certificates: ClientCertificates = "none"
+    """Ask clients for a certificate: `none`, `optional` or `required`. One that none of
+    `client_ca_file` has signed ends the handshake, also where it is optional."""
+    reload_interval: float = 10.0
+    """Seconds between looks whether a file has changed."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.client_certificates not in get_args(ClientCertificates):
+            wanted = " or ".join(get_args(ClientCertificates))
+            raise ConfigurationError(f"client_certificates must be {wanted}")
+        if (self.client_ca_file is None) != (self.client_certificates == "none"):
+            raise ConfigurationError(
+                "client_ca_file and client_certificates belong together: "
+                "the one says whose certificates count, the other whether they are asked for"
+            )
+        if self.reload_interval <= 0:
+            raise ConfigurationError("reload_interval must be greater than 0")
+
+
+class Certificates:
+    """The context of a service, kept up to date with its files."""
+
+    def __init__(self, options: TLSOptions) -> None:
+        """Load the files.
+
+        Raises:
+            ConfigurationError: they cannot be used; the text says which and why.
+        """
+        self._options = options
+        self._stamp = self._look()
+        self._context = _load(options)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake. Connections keep the one they have begun with."""
+        return self._context
+
+    def reload(self) -> bool:
+        """Load the files anew; on a fault keep what is in use, log why, and return False."""
+        self._stamp = self._look()
+        try:
+            self._context = _load(self._options)
+        except ConfigurationError as error:
+            LOGGER.error("the certificate in use stays: %s", error)
+            return False
+        LOGGER.info("certificate loaded from %s", os.fspath(self._options.cert_file))
+        return True
+
+    async def watch(self) -> None:
+        """Load changed files, for ever. A pair that is half written is looked at again."""
+        while True:
+            await trio.sleep(self._options.reload_interval)
+            if self._look() != self._stamp:
+                self.reload()
+
+    def _look(self) -> Stamp:
+        options = self._options
+        files = (options.cert_file, options.key_file, options.client_ca_file)
+        return tuple(_stamp(file) for file in files if file is not None)
+
+
+def _stamp(file: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _load(options: TLSOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= _OPTIONS
+    context.set_ciphers(_CIPHERS)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    names = f"{os.fspath(options.cert_file)} with {os.fspath(options.key_file)}"
+    try:
+        # Without a password OpenSSL would ask for one, on the terminal.
+        context.load_cert_chain(options.cert_file, options.key_file, password=lambda: "")
+        if options.client_ca_file is not None:
+            names = os.fspath(options.client_ca_file)
+            context.load_verify_locations(cafile=options.client_ca_file)
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"cannot use {names}: {reason}") from error
+    context.verify_mode = _WANTED[options.client_certificates]
+    return context
+
+
+def tls_extension(stream: trio.SSLStream[trio.abc.Stream]) -> dict[str, object]:
+    """What the ASGI TLS extension (version 0.2) tells of a connection after its handshake.
+
+    The chain is the client's own certificate: Python 3.11 does not give the rest of it.
+    """
+    secure: Any = stream  # it forwards what it does not have itself to the SSL object
+    der: bytes | None = secure.getpeercert(binary_form=True)
+    name, _, _ = secure.cipher() or ("", "", 0)
+    subject = None
+    chain: tuple[str, ...] = ()
+    if der:
+        chain = (ssl.DER_cert_to_PEM_cert(der),)
+        subject = x509.load_der_x509_certificate(der).subject.rfc4514_string()
+    return {
+        "server_cert": None,
+        "client_cert_chain": chain,
+        "client_cert_name": subject,
+        "client_cert_error": None,
+        "tls_version": _VERSIONS.get(secure.version()),
+        "cipher_suite": _suite(name),
+    }
+
+
+@lru_cache(maxsize=64)
+def _suite(name: str) -> int | None:
+    """The number of a cipher suite in the registry of IANA."""
+    known = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    known.set_ciphers("ALL:@SECLEVEL=0")
+    found = next((cipher for cipher in known.get_ciphers() if cipher["name"] == name), None)
+    return None if found is None else found["id"] & 0xFFFF
