@@ -86,7 +86,8 @@ class SearchableTools:
         self._short = ToolSet(revision=SEARCH, entries={each.definition.name: each for each in own})
         self._index = ToolIndex()
         self._indexed: ToolSet | None = None
-        self._indexing = trio.Lock()
+        self._indexing = trio.CapacityLimiter(1)
+        """Of threads with the index; one whose search was given up counts until it ends."""
         self._shown = ""
 
     @property
@@ -164,16 +165,14 @@ class SearchableTools:
         )
 
     async def _ranked(self, whole: ToolSet, asked: str) -> list[str]:
-        # One at a time, in a thread: a change of many tools takes a while to take in.
-        async with self._indexing:
+        def look() -> list[str]:
+            if self._indexed is not whole:
+                self._index.update(whole.entries)
+                self._indexed = whole
+            return self._index.find(asked, CANDIDATES)
 
-            def look() -> list[str]:
-                if self._indexed is not whole:
-                    self._index.update(whole.entries)
-                    self._indexed = whole
-                return self._index.find(asked, CANDIDATES)
-
-            return await trio.to_thread.run_sync(look)
+        # In a thread, because a change of many tools takes a while to take in.
+        return await trio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._indexing)
 
     # -- describe --------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """A full-text index of tools: SQLite's FTS5 in memory, ranked by BM25.
 
 Names are taken apart at their underscores and capitals; a word finds what begins with it. Used
-by one task at a time, from worker threads.
+by one thread at a time, any.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Three tools in place of many, and parts of a catalog, as clients see them."""
 
 import json
+import threading
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -256,6 +257,47 @@ async def test_cancelling_a_call_through_it_cancels_the_tool():
             inner.cancel_scope.cancel()
         with trio.fail_after(5):
             await ended.wait()
+
+
+async def test_a_search_that_is_cancelled_does_not_wait_for_the_index(monkeypatch):
+    begun, go_on, find, looking = trio.Event(), threading.Event(), ToolIndex.find, []
+
+    def slow(index, question, most):
+        assert looking == []  # one at a time
+        looking.append(question)
+        if question == "slow":
+            trio.from_thread.run_sync(begun.set)
+            go_on.wait(10)
+        looking.remove(question)
+        return find(index, question, most)
+
+    monkeypatch.setattr(ToolIndex, "find", slow)
+
+    class Entry:
+        definition = Tool(name="fast", input_schema={"type": "object"})
+        authorize = None
+
+    class Provider:
+        tools = ToolSet(revision="1", entries={"fast": Entry()})
+
+    search = SearchableTools(Provider(), above=0).tools.entries["search_tools"].call
+    try:
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(search, None, {"query": "slow"})
+                await begun.wait()
+                nursery.cancel_scope.cancel()
+            assert looking == ["slow"]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(search, None, {"query": "waits"})
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            assert looking == ["slow"]
+            go_on.set()
+            found = await search(None, {"query": "fast"})
+            assert found.structured_content == {"tools": [{"name": "fast"}]}
+    finally:
+        go_on.set()
 
 
 def test_the_index_holds_what_is_there_and_no_more(view):
