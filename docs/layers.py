@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     # -- trio begins here --
     ("events", "what observers are told"),
     ("network_guard", "which addresses may be reached"),
+    ("postgres", "lines to PostgreSQL"),
     ("session", "the pump, the dispatch, the context"),
     ("transports", "lines for messages"),
     ("http", "the endpoint and its connections"),

@@ -16,18 +16,20 @@ import attrs
 
 from mcp_trio import config
 from mcp_trio.runtime.connections import ConnectionSection
-from mcp_trio.runtime.http_sections import AuthSection, ExchangeSection
+from mcp_trio.runtime.http_sections import AuthSection, EndpointSection, ExchangeSection
 from mcp_trio.runtime.plugins import KINDS, connection_section
 from mcp_trio.setting_rules import Rule
 
 PAGE = Path(__file__).resolve().parent / "serve.md"
 BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
+ENDPOINTS = [kind for kind in KINDS if issubclass(connection_section(kind), EndpointSection)]
 SECTIONS = (
     ("[server]", config.ServerSection),
     ("[catalog]", config.CatalogSection),
     ("[admin]", config.AdminSection),
     ("[toolsets.NAME]", config.ToolsetSection),
     ("[connections.NAME]", ConnectionSection),
+    (f"[connections.NAME] of the kinds {', '.join(ENDPOINTS)}", EndpointSection),
     *((f"[connections.NAME] of the kind {kind}", connection_section(kind)) for kind in KINDS),
     ("[connections.NAME.auth]", AuthSection),
     ("[connections.NAME.on_behalf_of]", ExchangeSection),

@@ -21,6 +21,7 @@ import trio
 import trio.lowlevel
 
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.framing.headers import is_printable
 from mcp_trio.secrets import Secret
 
 FILE_MODE = 0o600
@@ -286,7 +287,7 @@ def _secret(record: Mapping[str, object], name: str) -> Secret | None:
 
 def sendable(token: str) -> bool:
     """Whether a token can stand in a header field. Others would be quoted in somebody's error."""
-    return bool(token) and token.isascii() and token.isprintable() and token == token.strip()
+    return bool(token) and is_printable(token) and token == token.strip()
 
 
 def seconds(value: object) -> float | None:

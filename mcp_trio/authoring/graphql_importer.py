@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +19,7 @@ from mcp_trio.authoring.graphql_selection import Selection
 from mcp_trio.authoring.graphql_types import GraphQLMember, GraphQLType, InputWriter, Scalars
 from mcp_trio.authoring.imports import (
     Imported,
+    ImportOptions,
     Left,
     Names,
     NotImportableError,
@@ -35,25 +37,13 @@ MAX_TOKENS = 5_000_000
 
 
 @attrs.frozen(kw_only=True)
-class Options:
-    """What to import, and how much of each answer to ask for."""
+class Options(ImportOptions):
+    """What to import, by `kind=` and `name=`, and how much of each answer to ask for."""
 
-    connection: str | None = None
-    """Name of the connection; `graphql` if None."""
-    prefix: str = ""
-    """Of every name."""
-    include: Sequence[str] = ()
-    """`kind=query`, `kind=mutation` or `name=` and a pattern; of each kind one has to fit."""
-    exclude: Sequence[str] = ()
-    """The same; none may fit."""
     depth: int = 2
     """Levels of objects below the field's own."""
     fields: int = 60
     """Fields that one operation asks for."""
-    schema_bytes: int = 16_384
-    """Bytes of the schema of the arguments, about."""
-    output_schemas: bool = True
-    """Whether answers are described."""
     scalars: Mapping[str, JSONObject] = attrs.field(factory=dict[str, "JSONObject"])
     """JSON Schema of custom scalars, by name."""
 
@@ -152,7 +142,8 @@ class _Import:
                     reason = "a subscription gives no one answer"
                     made.refused.append(Left(f"{kind} {name}", reason))
                 else:
-                    self._take(made, kind, name, field)
+                    make = partial(self._view, kind, name, field)
+                    made.take(f"{kind} {name}", make)
         if self._scalars.unknown:
             names = ", ".join(sorted(self._scalars.unknown))
             made.notes.append(
@@ -161,16 +152,6 @@ class _Import:
         made.keep_sound()
         made.settings = self._settings()
         return made
-
-    def _take(self, made: Imported, kind: str, name: str, field: GraphQLMember) -> None:
-        title = f"{kind} {name}"
-        try:
-            view, notes = self._view(kind, name, field)
-        except NotImportableError as error:
-            made.refused.append(Left(title, str(error)))
-            return
-        made.views.append(view)
-        made.notes += [Left(title, note) for note in notes]
 
     def _view(self, kind: str, name: str, field: GraphQLMember) -> tuple[JSONObject, list[str]]:
         options = self._options

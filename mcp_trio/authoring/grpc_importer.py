@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import attrs
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -15,7 +16,7 @@ from mcp_trio.authoring.grpc_sources import load_files
 from mcp_trio.authoring.grpc_types import File, Index, trimmed
 from mcp_trio.authoring.imports import (
     Imported,
-    Left,
+    ImportOptions,
     Names,
     NotImportableError,
     identity,
@@ -33,23 +34,11 @@ _Method = descriptor_pb2.MethodDescriptorProto
 
 
 @attrs.frozen(kw_only=True)
-class Options:
-    """What to import, and how to call it."""
+class Options(ImportOptions):
+    """What to import, by `service=` and `method=`."""
 
-    connection: str | None = None
-    """Name of the connection; made from the package if None."""
-    prefix: str = ""
-    """Of every name."""
-    include: Sequence[str] = ()
-    """`service=` or `method=` and a pattern; of each kind one has to fit."""
-    exclude: Sequence[str] = ()
-    """The same; none may fit."""
     proto_path: Sequence[str] = ()
     """Folders that imports of .proto files are looked for in."""
-    schema_bytes: int = 16_384
-    """Bytes of one schema, about."""
-    output_schemas: bool = True
-    """Whether answers are described."""
 
 
 def import_grpc(
@@ -85,30 +74,18 @@ class _Import:
             for number, service in enumerate(file.service):
                 full = f"{file.package}.{service.name}" if file.package else service.name
                 for position, method in enumerate(service.method):
-                    if self._filters.wants({"service": [full], "method": [method.name]}):
-                        place = (6, number, 2, position)
-                        self._take(made, file, full, method, place)
-                    else:
-                        made.filtered += 1
+                    place = (6, number, 2, position)
+                    make = partial(self._view, file, full, method, place)
+                    made.take(f"{full}/{method.name}", make)
         made.keep_sound()
         made.settings = self._settings()
         return made
 
-    def _take(
-        self, made: Imported, file: File, service: str, method: _Method, place: Sequence[int]
-    ) -> None:
-        title = f"{service}/{method.name}"
-        try:
-            view, notes = self._view(file, service, method, place)
-        except NotImportableError as error:
-            made.refused.append(Left(title, str(error)))
-            return
-        made.views.append(view)
-        made.notes += [Left(title, note) for note in notes]
-
     def _view(
         self, file: File, service: str, method: _Method, place: Sequence[int]
-    ) -> tuple[JSONObject, list[str]]:
+    ) -> tuple[JSONObject, list[str]] | None:
+        if not self._filters.wants({"service": [service], "method": [method.name]}):
+            return None
         if method.client_streaming:
             raise NotImportableError("it takes a stream of messages, and a call has one")
         needed = self._index.needed(method.input_type, method.output_type)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import attrs
@@ -21,6 +21,24 @@ from mcp_trio.wire import JSONObject
 
 MAX_TEXT = 1_000
 """Characters of a description that is taken over."""
+
+
+@attrs.frozen(kw_only=True)
+class ImportOptions:
+    """What to import from whatever source; each importer adds what its own has."""
+
+    connection: str | None = None
+    """Name of the connection; made from the source if None."""
+    prefix: str = ""
+    """Of every name."""
+    include: Sequence[str] = ()
+    """A kind of filter that the importer has, `=` and a pattern; of each kind one has to fit."""
+    exclude: Sequence[str] = ()
+    """The same; none may fit."""
+    schema_bytes: int = 16_384
+    """Bytes of one schema, about."""
+    output_schemas: bool = True
+    """Whether answers are described."""
 
 
 class NotImportableError(Exception):
@@ -53,6 +71,26 @@ class Imported:
     """Operations that nobody asked for."""
     settings: str = ""
     """TOML that the service needs, as a suggestion."""
+
+    def take(self, what: str, make: Callable[[], tuple[JSONObject, list[str]] | None]) -> None:
+        """Take one operation in.
+
+        Args:
+            what: the operation, as the source calls it.
+            make: makes the view, with notes; None if nobody asked for the operation. May raise
+                `NotImportableError`.
+        """
+        try:
+            made = make()
+        except NotImportableError as error:
+            self.refused.append(Left(what, str(error)))
+            return
+        if made is None:
+            self.filtered += 1
+            return
+        view, notes = made
+        self.views.append(view)
+        self.notes += [Left(what, note) for note in notes]
 
     def document(self) -> JSONObject:
         """The views as a document of the format."""

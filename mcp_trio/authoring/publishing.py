@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import importlib
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -35,7 +35,7 @@ _DATABASES = frozenset({".sqlite", ".sqlite3", ".db"})
 def publish(
     operations: Sequence[Operation],
     place: str,
-    secret: Callable[[], Secret] | None = None,
+    secret: Secret | None = None,
     *,
     prune: bool = False,
     dry_run: bool = False,
@@ -45,7 +45,7 @@ def publish(
     Args:
         operations: checked ones.
         place: path of the registry, or the `postgresql://` address of one.
-        secret: fetches the password of the latter.
+        secret: the password of the latter.
         prune: withdraw what is published and not among them.
         dry_run: find out only.
 

@@ -5,20 +5,20 @@ The tables have to be there: making them is for a role that may, see `postgres_s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 
 import psycopg
-import psycopg.conninfo
 
-from mcp_trio.abc import RegistryError
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.publishing_plan import Outcome, Plan, Row, plan
 from mcp_trio.catalog.operation import Operation
 from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.catalog.registries.options import RegistryOptions
-from mcp_trio.catalog.registries.postgres import parameters_of
+from mcp_trio.catalog.registries.postgres import registry_parameters
 from mcp_trio.catalog.registries.rows import JSON_COLUMNS, VIEW_COLUMNS
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.postgres import Line
 from mcp_trio.secrets import Secret, mask
 
 LOCK_TIMEOUT = 5.0
@@ -43,7 +43,7 @@ _WRITE = (
 def publish_in_postgres(
     operations: Sequence[Operation],
     address: str,
-    secret: Callable[[], Secret] | None,
+    secret: Secret | None,
     *,
     prune: bool,
     dry_run: bool,
@@ -53,20 +53,11 @@ def publish_in_postgres(
     Raises:
         AuthoringError: it cannot be written, or a name would belong to two.
     """
-    options = RegistryOptions(secret=secret)
-    held: list[Secret] = []
     try:
-        parameters = parameters_of(address, options)
-        found = options.fetch_secret()
-        held += [] if found is None else [found]
-        password = None if found is None else found.reveal()
-        conninfo = psycopg.conninfo.make_conninfo(**parameters, password=password)
-        with psycopg.connect(conninfo, prepare_threshold=None) as connection:
-            made = _publish(connection, operations, prune=prune)
-            if dry_run:
-                connection.rollback()
-            return made.outcome
-    except (ConfigurationError, RegistryError) as error:
+        line = Line(registry_parameters(address, RegistryOptions()), secret)
+        with contextlib.closing(line), line.connection.transaction(force_rollback=dry_run):
+            return _publish(line.connection, operations, prune=prune).outcome
+    except ConfigurationError as error:
         raise AuthoringError(str(error)) from error
     except psycopg.errors.LockNotAvailable as error:
         raise AuthoringError(
@@ -75,6 +66,7 @@ def publish_in_postgres(
     except psycopg.errors.UndefinedTable as error:
         raise AuthoringError(f"{shown(address)}: is not laid out as a registry") from error
     except psycopg.Error as error:
+        held = [] if secret is None else [secret]
         said = mask(" ".join(str(error).split())[:500], held)
         raise AuthoringError(f"cannot write {shown(address)}: {said}") from None
 

@@ -6,7 +6,7 @@ every entry is handed over with the place it stands in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -72,7 +72,7 @@ class Source:
     """What could not be read as an operation at all."""
 
 
-def read_source(place: str, secret: Callable[[], Secret] | None = None) -> Source:
+def read_source(place: str, secret: Secret | None = None) -> Source:
     """Read a file, a folder or a registry.
 
     Args:
@@ -106,7 +106,7 @@ def is_sqlite(path: Path) -> bool:
         return False
 
 
-async def _read_registry(place: str, secret: Callable[[], Secret] | None) -> Source:
+async def _read_registry(place: str, secret: Secret | None) -> Source:
     try:
         registry = open_registry(place, RegistryOptions(secret=secret))
     except ConfigurationError as error:

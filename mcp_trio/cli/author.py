@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,6 +25,7 @@ from mcp_trio.authoring.imports import Imported
 from mcp_trio.authoring.publishing import publish as publish_operations
 from mcp_trio.authoring.sources import Source, read_source
 from mcp_trio.authoring.yaml_text import write_yaml
+from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import Secret, SecretSource
 from mcp_trio.wire import JSONObject
 
@@ -46,14 +46,17 @@ def tried(work: Callable[[], T]) -> T:
 
 def read(place: str, secret_env: str | None) -> Source:
     """Read a source, with the secret that it may want."""
-    return read_source(place, _fetcher(secret_env))
+    return read_source(place, _secret_of(secret_env))
 
 
-def _fetcher(variable: str | None) -> Callable[[], Secret] | None:
+def _secret_of(variable: str | None) -> Secret | None:
     if variable is None:
         return None
     source = SecretSource(folder=Path())
-    return partial(source.secret, "--secret-env", "secret", env=variable, file=None)
+    try:
+        return source.secret("--secret-env", "secret", env=variable, file=None)
+    except ConfigurationError as error:
+        raise AuthoringError(str(error)) from error
 
 
 def told(value: object, text: str, *, as_json: bool) -> None:
@@ -170,7 +173,7 @@ def publish(
         sys.exit(1)
     outcome = tried(
         lambda: publish_operations(
-            checked.operations, registry, _fetcher(secret_env), prune=prune, dry_run=dry_run
+            checked.operations, registry, _secret_of(secret_env), prune=prune, dry_run=dry_run
         )
     )
     told({**outcome.as_json(), "dry_run": dry_run}, outcome.as_text(), as_json=as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -32,7 +31,7 @@ class CatalogSection:
     secret_env: str | None = None
     """Environment variable that holds the token of the document or the password of the database."""
     secret_file: str | None = None
-    """File that holds it, relative to the settings file; read anew each time, so it may rotate."""
+    """File that holds it, relative to the settings file; read again when it changes."""
     header: str | None = None
     """Header that carries the token of a document; `Authorization: Bearer` by default."""
     ca_file: str | None = None
@@ -62,11 +61,7 @@ class CatalogSection:
         secret = None
         if self.secret_env is not None or self.secret_file is not None:
             source = SecretSource(folder=folder, environment=environment)
-            secret = partial(
-                source.secret, "catalog", "secret", env=self.secret_env, file=self.secret_file
-            )
-            # A mistake is told at the start; a file that goes away later is an outage.
-            secret()
+            secret = source.secret("catalog", "secret", env=self.secret_env, file=self.secret_file)
         options = RegistryOptions(
             secret=secret,
             header=self.header,

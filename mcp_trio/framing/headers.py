@@ -37,6 +37,11 @@ def is_param(name: str) -> bool:
     return _PARAM.fullmatch(name.lower()) is not None
 
 
+def is_printable(value: str) -> bool:
+    """Whether a value is printable ASCII, spaces included: what may be sent in a field as it is."""
+    return value.isascii() and value.isprintable()
+
+
 class HeaderValueError(ValueError):
     """A header value that cannot be decoded."""
 

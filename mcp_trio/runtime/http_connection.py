@@ -23,6 +23,7 @@ import trio.lowlevel
 from mcp_trio.auth.outward import Outward
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.framing.headers import is_printable
 from mcp_trio.network_guard import Guard, GuardedBackend, GuardedTransport, NetworkPolicy
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.stages import Stage, StageError
@@ -32,10 +33,6 @@ from mcp_trio.secrets import Secret
 _log = logging.getLogger("mcp_trio.runtime")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """A header name (RFC 9110, section 5.6.2)."""
-
-
-def _is_sendable(value: str) -> bool:
-    return all(" " <= c <= "~" for c in value)
 
 
 @attrs.frozen(kw_only=True)
@@ -128,7 +125,7 @@ class HttpConnection(Connection):
             raise ConfigurationError(f"connection {self.name}: a certificate needs https")
         told = {} if self.deadline_header is None else {self.deadline_header: "1"}
         for name, value in {**self.wire_headers(), **told}.items():
-            if not _TOKEN.fullmatch(name) or not _is_sendable(value):
+            if not _TOKEN.fullmatch(name) or not is_printable(value):
                 # The value is not repeated: it may be the secret.
                 raise ConfigurationError(f"connection {self.name}: header {name!r} cannot be sent")
 
@@ -150,12 +147,16 @@ class HttpConnection(Connection):
             own.append("authorization")
         return frozenset((*self.wire_headers(), *own))
 
-    def wire_headers(self) -> dict[str, str]:
-        """The headers that never change, secrets revealed, in lower case. For the wire only."""
-        made = {
+    def plain_headers(self) -> dict[str, str]:
+        """The headers beside credentials, secrets revealed, in lower case. For the wire only."""
+        return {
             name.lower(): value.reveal() if isinstance(value, Secret) else value
             for name, value in self.headers.items()
         }
+
+    def wire_headers(self) -> dict[str, str]:
+        """The headers that never change, secrets revealed, in lower case. For the wire only."""
+        made = self.plain_headers()
         return made if isinstance(self.auth, TokenEndpoint) else {**made, **self.auth.headers()}
 
     def secrets(self) -> tuple[Secret, ...]:
@@ -282,7 +283,7 @@ class Identity:
             StageError: there is none to be had.
         """
         made = await self._made()
-        if not all(map(_is_sendable, made.headers.values())):
+        if not all(map(is_printable, made.headers.values())):
             # Those of the settings were checked when they were read; this is a rotated one.
             raise StageError(
                 Stage.ADAPTER_EXECUTION,
@@ -294,10 +295,7 @@ class Identity:
         return made
 
     async def _made(self) -> Credentials:
-        plain = {
-            name.lower(): value.reveal() if isinstance(value, Secret) else value
-            for name, value in self.connection.headers.items()
-        }
+        plain = self.connection.plain_headers()
         if self.as_whom == "none":
             await trio.lowlevel.checkpoint()
             return Credentials(headers=plain)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -85,42 +86,49 @@ class ExchangeSection:
 
 
 @attrs.frozen(kw_only=True)
-class HttpSection(ConnectionSection):
-    """`[connections.NAME]` of the kind `http`, which is the kind of one that names none."""
+class EndpointSection(ConnectionSection):
+    """What every `[connections.NAME]` has whose upstream is behind HTTP or its like."""
 
-    base_url: str
-    """Scheme, host and path prefix."""
     auth: AuthSection | None = None
     """How we prove ourselves; nothing by default."""
     on_behalf_of: ExchangeSection | None = None
     """Where callers' tokens are exchanged, for operations with `auth` `on_behalf_of`."""
-    headers: dict[str, str] = attrs.field(factory=dict[str, str])
-    """Headers without secrets, sent with every request."""
-    verify_tls: bool = True
-    """Check certificates."""
     ca_file: str | None = None
     """Authorities to trust instead of the system's, relative to the settings file."""
     client_cert_file: str | None = None
     """Certificate (PEM) to show to the upstream (mTLS); read again when it changes."""
     client_key_file: str | None = None
     """Its key (PEM)."""
-    max_connections: int = 100
-    """Sockets open to this upstream at once."""
-    deadline_header: str | None = None
-    """Header that tells the upstream how many milliseconds are left of the call."""
     allow_private: bool = False
     """Let the host resolve to private or loopback addresses. An address, or localhost, that is
-    written into base_url is allowed anyway."""
+    written into the settings is allowed anyway."""
 
-    def connection(self, name: str, source: SecretSource) -> HttpConnection:
-        """Make the connection, its secrets fetched.
+    def endpoint(
+        self,
+        name: str,
+        source: SecretSource,
+        base_url: str,
+        headers: Mapping[str, str],
+        *,
+        verify_tls: bool = True,
+        **options: Any,
+    ) -> HttpConnection:
+        """Make the connection to the endpoint, its secrets fetched.
+
+        Args:
+            name: of the connection.
+            source: where secrets and files are.
+            base_url: see `HttpConnection`, as are the following.
+            headers: without secrets.
+            verify_tls: whether certificates are checked, where there is no `ca_file`.
+            options: what else the kind sets.
 
         Raises:
             ConfigurationError: it cannot be.
         """
         return HttpConnection(
             name=name,
-            base_url=self.base_url,
+            base_url=base_url,
             auth=_auth(name, self.auth, source),
             on_behalf_of=None
             if self.on_behalf_of is None
@@ -131,13 +139,12 @@ class HttpSection(ConnectionSection):
                 subject_token_type=self.on_behalf_of.subject_token_type,
             ),
             client_certificate=self._certificate(name, source.folder),
-            headers=dict[str, "str | Secret"](self.headers),
+            headers=dict[str, "str | Secret"](headers),
             verify_tls=_authorities(name, source.folder / self.ca_file)
             if self.ca_file
-            else self.verify_tls,
+            else verify_tls,
             network=NetworkPolicy(allow_private=self.allow_private),
-            max_connections=self.max_connections,
-            deadline_header=self.deadline_header,
+            **options,
             **self.common(),
         )
 
@@ -158,6 +165,38 @@ class HttpSection(ConnectionSection):
                 f"connection {name}: cannot use its client_cert_file and client_key_file"
             ) from error
         return made
+
+
+@attrs.frozen(kw_only=True)
+class HttpSection(EndpointSection):
+    """`[connections.NAME]` of the kind `http`, which is the kind of one that names none."""
+
+    base_url: str
+    """Scheme, host and path prefix."""
+    headers: dict[str, str] = attrs.field(factory=dict[str, str])
+    """Headers without secrets, sent with every request."""
+    verify_tls: bool = True
+    """Check certificates."""
+    max_connections: int = 100
+    """Sockets open to this upstream at once."""
+    deadline_header: str | None = None
+    """Header that tells the upstream how many milliseconds are left of the call."""
+
+    def connection(self, name: str, source: SecretSource) -> HttpConnection:
+        """Make the connection, its secrets fetched.
+
+        Raises:
+            ConfigurationError: it cannot be.
+        """
+        return self.endpoint(
+            name,
+            source,
+            self.base_url,
+            self.headers,
+            verify_tls=self.verify_tls,
+            max_connections=self.max_connections,
+            deadline_header=self.deadline_header,
+        )
 
 
 def _authorities(name: str, path: Path) -> str:

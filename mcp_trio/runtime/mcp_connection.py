@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.runtime.connections import Connection, ConnectionSection
+from mcp_trio.runtime.connections import Connection
 from mcp_trio.runtime.http_connection import HttpConnection
-from mcp_trio.runtime.http_sections import AuthSection, ExchangeSection, HttpSection
+from mcp_trio.runtime.http_sections import EndpointSection
 from mcp_trio.secrets import Secret, SecretSource
 from mcp_trio.wire import REVISIONS, Revision
 
@@ -60,7 +60,7 @@ class McpConnection(Connection):
 
 
 @attrs.frozen(kw_only=True)
-class McpSection(ConnectionSection):
+class McpSection(EndpointSection):
     """`[connections.NAME]` of the kind `mcp`."""
 
     url: str | None = None
@@ -73,22 +73,10 @@ class McpSection(ConnectionSection):
     """Variables without secrets for the program, beside home, path, user, language and zone."""
     env_from: dict[str, str] = attrs.field(factory=dict[str, str])
     """Variables for the program that hold secrets: name there, and name in our environment."""
-    auth: AuthSection | None = None
-    """How we prove ourselves to the endpoint; nothing by default."""
-    on_behalf_of: ExchangeSection | None = None
-    """Where callers' tokens are exchanged, for operations with `auth` `on_behalf_of`."""
     headers: dict[str, str] = attrs.field(factory=dict[str, str])
     """Headers without secrets, sent with every request to the endpoint."""
     verify_tls: bool = True
     """Check certificates."""
-    ca_file: str | None = None
-    """Authorities to trust instead of the system's, relative to the settings file."""
-    client_cert_file: str | None = None
-    """Certificate (PEM) to show to the endpoint (mTLS); read again when it changes."""
-    client_key_file: str | None = None
-    """Its key (PEM)."""
-    allow_private: bool = False
-    """Let the host resolve to private or loopback addresses, as for http."""
     session_per_caller: bool = False
     """A session of its own for each caller. With `on_behalf_of` there always is one."""
     max_sessions: int = 100
@@ -104,27 +92,15 @@ class McpSection(ConnectionSection):
         """
         return McpConnection(
             name=name,
-            http=None if self.url is None else self._http(name, self.url, source),
+            http=None
+            if self.url is None
+            else self.endpoint(name, source, self.url, self.headers, verify_tls=self.verify_tls),
             program=None if self.command is None else self._program(name, self.command, source),
             session_per_caller=self.session_per_caller,
             max_sessions=self.max_sessions,
             idle=self.idle_timeout,
             **self.common(),
         )
-
-    def _http(self, name: str, url: str, source: SecretSource) -> HttpConnection:
-        return HttpSection(
-            base_url=url,
-            auth=self.auth,
-            on_behalf_of=self.on_behalf_of,
-            headers=self.headers,
-            verify_tls=self.verify_tls,
-            ca_file=self.ca_file,
-            client_cert_file=self.client_cert_file,
-            client_key_file=self.client_key_file,
-            allow_private=self.allow_private,
-            connect_timeout=self.connect_timeout,
-        ).connection(name, source)
 
     def _program(self, name: str, command: list[str], source: SecretSource) -> Program:
         if not command:

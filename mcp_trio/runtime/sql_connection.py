@@ -35,7 +35,7 @@ class SqlConnection(Connection):
         if self.max_connections < 1:
             raise ConfigurationError(f"connection {self.name}: max_connections must be 1 or more")
         if self.dialect == POSTGRES:
-            _postgres().check_address(self.name, self.address)
+            self.driver()  # takes the address apart
         elif "://" in self.address:
             raise ConfigurationError(
                 f"connection {self.name}: {shown_url(self.address)} is neither a file "
@@ -61,7 +61,9 @@ class SqlConnection(Connection):
             return SqliteDriver(os.path.abspath(self.address))  # noqa: PTH100  # no file access
         return cast(
             "Driver",
-            _postgres().PostgresDriver(self.address, password=self.password, ca_file=self.ca_file),
+            _postgres().PostgresDriver(
+                self.name, self.address, password=self.password, ca_file=self.ca_file
+            ),
         )
 
 
@@ -100,7 +102,7 @@ class SqlSection(ConnectionSection):
     secret_env: str | None = None
     """Environment variable that holds the password, for PostgreSQL."""
     secret_file: str | None = None
-    """File that holds it; read anew for each session, so it may rotate."""
+    """File that holds it; read again when it changes, for new sessions."""
     ca_file: str | None = None
     """Authorities to trust instead of the system's, relative to the settings file, for
     PostgreSQL. Beyond this machine its certificate is always checked, unless the URL has an

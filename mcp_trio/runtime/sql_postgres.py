@@ -10,23 +10,18 @@ from __future__ import annotations
 import base64
 import contextlib
 import math
-import os
-import socket
-import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import date, time
 from typing import cast
 
 import msgspec
 import psycopg
-import psycopg.conninfo
 import psycopg.types.datetime as moments
 from psycopg.adapt import Buffer, Loader
 from psycopg.types.json import Jsonb, set_json_loads
 from psycopg.types.string import TextLoader
 
-from mcp_trio.errors import ConfigurationError
-from mcp_trio.network_guard import is_loopback
+from mcp_trio.postgres import Line, parameters_of, with_defaults
 from mcp_trio.runtime.sql_pool import (
     CANCEL_TIMEOUT,
     Driver,
@@ -39,7 +34,7 @@ from mcp_trio.runtime.sql_pool import (
     Session,
 )
 from mcp_trio.runtime.stages import Stage, StageError
-from mcp_trio.secrets import Secret, shown_url
+from mcp_trio.secrets import Secret
 
 BATCH = 200
 """Rows fetched at once, so that what is over a limit is not fetched."""
@@ -56,38 +51,28 @@ _ENDED = "57014"
 """The server ended the statement: its time was over, or somebody asked for it."""
 
 
-def check_address(name: str, address: str) -> None:
-    """Refuse an address that cannot be.
-
-    Raises:
-        ConfigurationError: it is no URL of PostgreSQL, or has a password in it.
-    """
-    try:
-        given = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.ProgrammingError:
-        # Its text repeats the address.
-        raise ConfigurationError(
-            f"connection {name}: {shown_url(address)} is no PostgreSQL URL"
-        ) from None
-    if given.get("password"):
-        raise ConfigurationError(
-            f"connection {name}: a password stands in secret_env or secret_file"
-        )
-
-
 class PostgresDriver(Driver):
     """Opens sessions to one database.
 
     Args:
-        address: a URL that `check_address` has seen.
+        name: of the connection, for errors.
+        address: a `postgresql://` URL without a password.
         password: asked for its value anew for each session.
         ca_file: authorities to trust instead of the system's.
+
+    Raises:
+        ConfigurationError: such an address cannot be, or has a password in it.
     """
 
     def __init__(
-        self, address: str, *, password: Secret | None = None, ca_file: str | None = None
+        self,
+        name: str,
+        address: str,
+        *,
+        password: Secret | None = None,
+        ca_file: str | None = None,
     ) -> None:
-        self._address = address
+        self._given = parameters_of(f"connection {name}", address)
         self._password = password
         self._ca_file = ca_file
 
@@ -95,20 +80,20 @@ class PostgresDriver(Driver):
         """Open a session."""
         return PostgresSession(self, order)
 
-    def connect(self, order: Order) -> psycopg.Connection:
+    def connect(self, order: Order) -> Line:
         """Connect and log in.
 
         Raises:
             StageError: that cannot be.
         """
-        password = None if self._password is None else self._password.reveal()
+        parameters = with_defaults(
+            self._given,
+            # Whoever waits has a deadline of their own.
+            connect_timeout=min(order.connect_timeout, order.left()),
+            ca_file=self._ca_file,
+        )
         try:
-            connection = psycopg.connect(
-                psycopg.conninfo.make_conninfo("", **self._parameters(order), password=password),
-                autocommit=True,
-                # Prepared statements do not survive a pooler.
-                prepare_threshold=None,
-            )
+            line = Line(parameters, self._password)
         except (psycopg.Error, OSError, ValueError) as error:
             raise StageError(
                 Stage.ADAPTER_EXECUTION,
@@ -116,28 +101,8 @@ class PostgresDriver(Driver):
                 sub="connect",
                 retryable=True,
             ) from error
-        _set_loaders(connection)
-        return connection
-
-    def _parameters(self, order: Order) -> dict[str, str | int]:
-        given = psycopg.conninfo.conninfo_to_dict(self._address)
-        made = {key: value for key, value in given.items() if value is not None}
-        made.setdefault("application_name", "mcp-trio")
-        # libpq knows no less than 2; whoever waits has a deadline of their own.
-        made["connect_timeout"] = max(2, math.ceil(min(order.connect_timeout, order.left())))
-        if self._ca_file is not None:
-            made["sslrootcert"] = self._ca_file
-        if self._ca_file is not None or not _is_near(made):
-            made.setdefault("sslmode", "verify-full")
-            if made["sslmode"] == "verify-full":
-                made.setdefault("sslrootcert", "system")
-        return made
-
-
-def _is_near(parameters: dict[str, str | int]) -> bool:
-    """Whether every host is this machine."""
-    hosts = str(parameters.get("hostaddr") or parameters.get("host") or "").split(",")
-    return all(host == "" or host.startswith(("/", "@")) or is_loopback(host) for host in hosts)
+        _set_loaders(line.connection)
+        return line
 
 
 class PostgresSession(Session):
@@ -145,15 +110,12 @@ class PostgresSession(Session):
 
     def __init__(self, driver: PostgresDriver, order: Order) -> None:
         self._driver = driver
-        self._lock = threading.Lock()
-        self._connection, self._socket = self._connect(order)
+        self._line = driver.connect(order)
         self._fresh = True
 
-    def _connect(self, order: Order) -> tuple[psycopg.Connection, socket.socket]:
-        connection = self._driver.connect(order)
-        # A descriptor of our own for the same socket: that of the connection may be closed,
-        # and its number given to another file, at any moment.
-        return connection, socket.socket(fileno=os.dup(connection.fileno()))
+    @property
+    def _connection(self) -> psycopg.Connection:
+        return self._line.connection
 
     def serves(self, order: Order) -> bool:  # noqa: ARG002  # any
         """Always."""
@@ -196,10 +158,10 @@ class PostgresSession(Session):
             if fresh or not self._connection.closed or job.given_up.is_set():
                 raise
             # It was lost while nobody used it, which says nothing about the server now.
-            made = self._connect(order)
-            with self._lock:
-                self._socket.close()
-                self._connection, self._socket = made
+            lost, self._line = self._line, self._driver.connect(order)
+            lost.close()
+            # Whoever gave up before now has told the lost one to end.
+            job.check()
             self._connection.execute(opening)
 
     def _transact(self, job: Job) -> Rows:
@@ -292,22 +254,15 @@ class PostgresSession(Session):
 
     def interrupt(self) -> None:
         """Ask the server to end what is running; see `Session`."""
-        try:
-            self._connection.cancel_safe(timeout=CANCEL_TIMEOUT)
-        except (psycopg.Error, OSError):
-            self.cut()
+        self._line.interrupt(CANCEL_TIMEOUT)
 
     def cut(self) -> None:
         """End the connection as a broken network would."""
-        with self._lock, contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._line.cut()
 
     def close(self) -> None:
         """Say goodbye and close it."""
-        with contextlib.suppress(psycopg.Error, OSError):
-            self._connection.close()
-        with self._lock:
-            self._socket.close()
+        self._line.close()
 
 
 def _columns(cursor: psycopg.Cursor) -> list[str]:

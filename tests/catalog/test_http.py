@@ -10,6 +10,7 @@ import zlib
 from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
 from functools import partial
+from pathlib import Path
 
 import h11
 import pytest
@@ -20,7 +21,7 @@ from mcp_trio.abc import RegistryError, Trouble
 from mcp_trio.catalog.registries.http import HttpRegistry
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.secrets import Secret, SecretSource
+from mcp_trio.secrets import FileSecret, Secret
 from mcp_trio.testing import check_registry
 
 CANARY = "s3cret-canary-71"
@@ -302,7 +303,7 @@ async def test_redirects_are_not_followed(shelf, view, status):
         other.put(view("a"))
         shelf.says(status, [("location", other.url)])
         registry = HttpRegistry(
-            shelf.url, RegistryOptions(secret=lambda: Secret(CANARY), allow_private=True)
+            shelf.url, RegistryOptions(secret=Secret(CANARY), allow_private=True)
         )
         await refused(registry, Trouble.UNREADABLE, "wants to redirect us")
         await registry.aclose()
@@ -434,10 +435,7 @@ async def test_the_secret_is_sent_and_read_again_each_time(
     shelf, view, tmp_path, header, name, value
 ):
     (tmp_path / "token").write_text(f"{CANARY}\n")
-    source = SecretSource(folder=tmp_path, environment={})
-    options = RegistryOptions(
-        secret=partial(source.secret, "catalog", "secret", env=None, file="token"), header=header
-    )
+    options = RegistryOptions(secret=FileSecret(tmp_path / "token"), header=header)
     registry = HttpRegistry(shelf.url, options)
     shelf.put(view("a"))
     await registry.read(None)
@@ -447,9 +445,29 @@ async def test_the_secret_is_sent_and_read_again_each_time(
     assert shelf.seen[-1][name] == value.replace(CANARY, "rotated")
     (tmp_path / "token").write_text(f"{CANARY}\nx: y")
     await refused(registry, Trouble.DENIED, "cannot be sent in a header")
-    (tmp_path / "token").unlink()
-    await refused(registry, Trouble.DENIED, "catalog: cannot read its secret_file")
     assert CANARY not in repr(options)
+    await registry.aclose()
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_text(" \n")])
+async def test_a_secret_whose_file_is_gone_or_empty_stays_and_the_log_says_so_once(
+    shelf, view, tmp_path, caplog, lose
+):
+    path = tmp_path / "token"
+    path.write_text(CANARY)
+    registry = HttpRegistry(shelf.url, RegistryOptions(secret=FileSecret(path)))
+    shelf.put(view("a"))
+    await registry.read(None)
+    lose(path)
+    for _ in range(3):
+        await registry.change_token()
+        assert shelf.seen[-1]["authorization"] == f"Bearer {CANARY}"
+    [told] = [each.getMessage() for each in caplog.records if each.name == "mcp_trio.secrets"]
+    assert "the last secret stays" in told
+    assert CANARY not in told
+    path.write_text("rotated")
+    await registry.change_token()
+    assert shelf.seen[-1]["authorization"] == "Bearer rotated"
     await registry.aclose()
 
 
@@ -459,7 +477,7 @@ async def test_what_a_server_says_does_not_reach_an_error(shelf):
 
     shelf.handler = echo
     url = f"{shelf.url}?sig={CANARY}"
-    registry = HttpRegistry(url, RegistryOptions(secret=lambda: Secret(CANARY)))
+    registry = HttpRegistry(url, RegistryOptions(secret=Secret(CANARY)))
     await refused(registry, Trouble.UNREACHABLE, "/ops.json cannot answer now")
     assert shelf.seen[-1][":target"] == f"/ops.json?sig={CANARY}"
     await registry.aclose()

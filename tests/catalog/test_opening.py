@@ -61,7 +61,7 @@ def test_what_is_no_registry_is_told(address, says):
     ("address", "options", "says"),
     [
         ("a.sqlite", {"max_bytes": 5}, "kind SQLite file has no max_bytes"),
-        ("a.json", {"secret": lambda: Secret(CANARY)}, "kind JSON document has no secret"),
+        ("a.json", {"secret": Secret(CANARY)}, "kind JSON document has no secret"),
         ("a/", {"allow_private": True}, "kind JSON document has no allow_private"),
         ("postgresql:///db", {"header": "x"}, "kind PostgreSQL has no header"),
     ],
@@ -107,15 +107,15 @@ def test_settings_become_options(tmp_path, monkeypatch):
     made.open_registry(tmp_path)
     [(address, options)] = asked.items()
     assert address == "https://registry.example/ops.json"
-    assert options.secret().reveal() == CANARY
+    assert options.secret.reveal() == CANARY
     # Rotated while the service runs.
     (tmp_path / "token").write_text("another")
-    assert options.secret().reveal() == "another"
+    assert options.secret.reveal() == "another"
     assert options.ca_file == str(tmp_path / "ca.pem")
     assert (options.header, options.allow_private, options.allow_http) == ("X-Key", True, False)
     assert (options.max_bytes, options.connect_timeout, options.total_timeout) == (5, 1, 2.5)
     section(secret_env="TOKEN").open_registry(tmp_path, {"TOKEN": CANARY})
-    assert next(reversed(asked.values())).secret().reveal() == CANARY
+    assert next(reversed(asked.values())).secret.reveal() == CANARY
 
 
 @pytest.mark.parametrize(

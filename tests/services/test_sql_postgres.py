@@ -7,10 +7,8 @@ import trio
 
 from mcp_trio.config import make_connections, parse_settings
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.runtime.adapters.sql_statement import POSTGRES, read_statement
+from mcp_trio.postgres import parameters_of, with_defaults
 from mcp_trio.runtime.sql_connection import SqlConnection
-from mcp_trio.runtime.sql_pool import Order
-from mcp_trio.runtime.sql_postgres import PostgresDriver
 from mcp_trio.runtime.stages import WARNING_KEY
 from mcp_trio.secrets import Secret
 from tests.runtime import conftest as shared
@@ -367,15 +365,5 @@ def test_an_address_that_cannot_be_is_refused_without_repeating_it(address, told
     ],
 )
 def test_beyond_this_machine_the_certificate_is_checked(address, mode):
-    statement = read_statement("SELECT 1", POSTGRES, write=False)
-    order = Order(
-        statement=statement,
-        values={},
-        write=False,
-        max_rows=1,
-        truncates=False,
-        max_bytes=1,
-        connect_timeout=1,
-        deadline=0,
-    )
-    assert PostgresDriver(address)._parameters(order).get("sslmode") == mode
+    parameters = with_defaults(parameters_of("r", address), connect_timeout=1)
+    assert parameters.get("sslmode") == mode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import cast
 from urllib.parse import urljoin, urlsplit
 
@@ -14,6 +15,7 @@ from mcp_trio.authoring.fetching import Library, is_address
 from mcp_trio.authoring.filters import Filters
 from mcp_trio.authoring.imports import (
     Imported,
+    ImportOptions,
     Left,
     Names,
     NotImportableError,
@@ -33,21 +35,8 @@ _JSON = re.compile(r"(?i)(application|text)/([\w.-]+\+)?json|\*/\*|application/\
 
 
 @attrs.frozen(kw_only=True)
-class Options:
-    """What to import, and how to call it."""
-
-    connection: str | None = None
-    """Name of the connection; made from the title if None."""
-    prefix: str = ""
-    """Of every name."""
-    include: Sequence[str] = ()
-    """`tag=`, `path=`, `method=` or `id=` and a pattern; of each kind one has to fit."""
-    exclude: Sequence[str] = ()
-    """The same; none may fit."""
-    schema_bytes: int = 16_384
-    """Bytes of one schema, about."""
-    output_schemas: bool = True
-    """Whether answers are described."""
+class Options(ImportOptions):
+    """What to import, by `tag=`, `path=`, `method=` and `id=`."""
 
 
 def import_openapi(library: Library, options: Options) -> Imported:
@@ -98,27 +87,22 @@ class _Import:
         for path, item in self._reader.paths():
             try:
                 for method, resolved, spot in self._reader.operations(item):
-                    self._take(made, method, path, resolved, spot)
+                    make = partial(self._view_if_wanted, method, path, resolved, spot)
+                    made.take(f"{method.upper()} {path}", make)
             except NotImportableError as error:
                 made.refused.append(Left(path, str(error)))
         made.keep_sound()
         made.settings = self._settings(made.views)
         return made
 
-    def _take(self, made: Imported, method: str, path: str, item: Spot, spot: Spot) -> None:
-        title = f"{method.upper()} {path}"
-        try:
-            # Not by the book, but descriptions of many files have whole operations elsewhere.
-            spot = self._references.resolve(spot)
-            if not self._is_wanted(method, path, spot):
-                made.filtered += 1
-                return
-            view, notes = self._view(self._reader.part(method, path, item, spot))
-        except NotImportableError as error:
-            made.refused.append(Left(title, str(error)))
-            return
-        made.views.append(view)
-        made.notes += [Left(title, note) for note in notes]
+    def _view_if_wanted(
+        self, method: str, path: str, item: Spot, spot: Spot
+    ) -> tuple[JSONObject, list[str]] | None:
+        # Not by the book, but descriptions of many files have whole operations elsewhere.
+        spot = self._references.resolve(spot)
+        if not self._is_wanted(method, path, spot):
+            return None
+        return self._view(self._reader.part(method, path, item, spot))
 
     def _is_wanted(self, method: str, path: str, spot: Spot) -> bool:
         return self._filters.wants(

@@ -27,6 +27,7 @@ from mcp_trio.catalog.registries.journal import Journal
 from mcp_trio.catalog.registries.json_document import read_document
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.framing.headers import is_printable
 from mcp_trio.network_guard import (
     HIDDEN_QUERY,
     BlockedAddressError,
@@ -208,11 +209,11 @@ class HttpRegistry:
             "user-agent": "mcp-trio",
             **self._condition,
         }
-        secret = self._options.fetch_secret()
+        secret = self._options.secret
         if secret is None:
             return headers
         value = secret.reveal()
-        if any(not " " <= char <= "~" for char in value):
+        if not is_printable(value):
             self._refuse(Trouble.DENIED, "has a secret that cannot be sent in a header")
         name = self._options.header
         return {**headers, **({name: value} if name else {"authorization": f"Bearer {value}"})}

@@ -1,14 +1,10 @@
-"""What a registry may be told besides its address, and the credentials it presents."""
+"""What a registry may be told besides its address, and the secret it presents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 
-from mcp_trio.abc import RegistryError, Trouble
 from mcp_trio.catalog.registries.json_document import MAX_DOCUMENT_BYTES
-from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import Secret
 
 
@@ -16,9 +12,9 @@ from mcp_trio.secrets import Secret
 class RegistryOptions:
     """How to reach a registry, how to prove who we are, and what it may cost."""
 
-    secret: Callable[[], Secret] | None = None
-    """Fetches the token or the password. Called in a worker thread each time one is needed,
-    so that one that was rotated is used from then on."""
+    secret: Secret | None = None
+    """The token or the password. Revealed in a worker thread each time it is needed, so that one
+    in a file (`FileSecret`) may rotate; of a file that is gone the last one stays."""
     header: str | None = None
     """Header of an HTTPS request that carries the secret as it is; None: `Authorization:
     Bearer`."""
@@ -34,16 +30,3 @@ class RegistryOptions:
     """Seconds to connect to a server, TLS included."""
     total_timeout: float = 30.0
     """Seconds for one look at a registry that a server keeps."""
-
-    def fetch_secret(self) -> Secret | None:
-        """The secret now; blocks.
-
-        Raises:
-            RegistryError: there is none to be had.
-        """
-        if self.secret is None:
-            return None
-        try:
-            return self.secret()
-        except ConfigurationError as error:
-            raise RegistryError(Trouble.DENIED, str(error)) from error

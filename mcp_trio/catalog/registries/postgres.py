@@ -17,25 +17,20 @@ even answer that, the socket is cut. Neither leaves a query behind.
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import LiteralString, TypeVar
 
-import attrs
 import psycopg
-import psycopg.conninfo
 import trio
 
-from mcp_trio.abc import RawEntry, Reading, RegistryError, Trouble
+from mcp_trio.abc import Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import FORMAT
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.catalog.registries.postgres_schema import LAYOUT
-from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_entry
-from mcp_trio.errors import ConfigurationError
-from mcp_trio.network_guard import is_loopback
-from mcp_trio.secrets import Secret, mask, shown_url
+from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_reading
+from mcp_trio.catalog.registries.token import Token
+from mcp_trio.postgres import Line, parameters_of, with_defaults
+from mcp_trio.secrets import mask, shown_url
 
 CANCEL_TIMEOUT = 1.0
 """Seconds for telling a server to end a query; then the socket is cut."""
@@ -59,48 +54,6 @@ _SINCE = (
 )
 
 
-@attrs.frozen
-class _Token:
-    """A state of one registry; travels as text."""
-
-    registry_id: str
-    counter: int
-    stamp: str
-
-    def __str__(self) -> str:
-        return f"{self.registry_id}:{self.counter}:{self.stamp}"
-
-    @classmethod
-    def read(cls, text: str) -> _Token | None:
-        registry_id, _, rest = text.partition(":")
-        counter, colon, stamp = rest.partition(":")
-        known = colon and counter.isascii() and counter.isdecimal() and len(counter) < 19
-        return cls(registry_id, int(counter), stamp) if known and "\x00" not in text else None
-
-
-class _Line:
-    """An open connection, and a way to cut it from another thread."""
-
-    def __init__(self, connection: psycopg.Connection) -> None:
-        self.connection = connection
-        # A descriptor of our own for the same socket: that of the connection may be closed,
-        # and its number given to another file, at any moment.
-        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
-        self._lock = threading.Lock()
-
-    def cut(self) -> None:
-        """End the connection as a broken network would. From any thread."""
-        with self._lock, contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Close both. Never raises."""
-        with contextlib.suppress(psycopg.Error):
-            self.connection.close()
-        with self._lock:
-            self._socket.close()
-
-
 class PostgresRegistry:
     """Reads the published operations of a PostgreSQL database. Implements `Registry`.
 
@@ -119,12 +72,10 @@ class PostgresRegistry:
     def __init__(self, address: str, options: RegistryOptions | None = None) -> None:
         self._options = options or RegistryOptions()
         self._shown = shown_url(address)
-        self._parameters = parameters_of(address, self._options)
+        self._parameters = registry_parameters(address, self._options)
         self._limiter = trio.CapacityLimiter(1)
         # What follows belongs to the thread that holds the limiter.
-        self._line: _Line | None = None
-        self._secret: Secret | None = None
-        """The password that the connection was made with."""
+        self._line: Line | None = None
 
     async def change_token(self) -> str:
         """Tell the state of the registry by reading one row.
@@ -140,7 +91,7 @@ class PostgresRegistry:
         Raises:
             RegistryError: it cannot be read now.
         """
-        base = _Token.read(since) if since is not None else None
+        base = Token.read(since)
         return await self._in_time(lambda connection: self._read(connection, base))
 
     async def aclose(self) -> None:
@@ -172,11 +123,11 @@ class PostgresRegistry:
                 await self._end_query(line)
             raise
 
-    async def _end_query(self, line: _Line) -> None:
+    async def _end_query(self, line: Line) -> None:
         """Let the thread that was left behind end, and the query on the server with it."""
         with trio.CancelScope(shield=True):
             # Bounded by itself.
-            await trio.to_thread.run_sync(_cancel, line)
+            await trio.to_thread.run_sync(line.interrupt, CANCEL_TIMEOUT)
 
     # What runs in the thread.
 
@@ -197,7 +148,7 @@ class PostgresRegistry:
 
     def _transact(self, work: Callable[[psycopg.Connection], T]) -> T:
         if self._line is None:
-            self._line = self._connect()
+            self._line = Line(self._parameters, self._options.secret)
         connection = self._line.connection
         limit = max(1, int(self._options.total_timeout * 1000))
         # One round trip. The limit belongs to the transaction, so it needs no session of
@@ -212,23 +163,12 @@ class PostgresRegistry:
             if not connection.closed:
                 connection.execute("ROLLBACK")
 
-    def _connect(self) -> _Line:
-        self._secret = self._options.fetch_secret()
-        password = None if self._secret is None else self._secret.reveal()
-        connection = psycopg.connect(
-            psycopg.conninfo.make_conninfo(**self._parameters, password=password),
-            autocommit=True,
-            # Prepared statements do not survive a pooler.
-            prepare_threshold=None,
-        )
-        return _Line(connection)
-
     def _close(self) -> None:
         line, self._line = self._line, None
         if line is not None:
             line.close()
 
-    def _token(self, connection: psycopg.Connection) -> _Token:
+    def _token(self, connection: psycopg.Connection) -> Token:
         rows = connection.execute(_STATE).fetchall()
         if len(rows) != 1 or rows[0][0] != FORMAT:
             raise RegistryError(
@@ -241,12 +181,10 @@ class PostgresRegistry:
                 f"{self._shown} has layout {layout} and is to be migrated to {LAYOUT}: "
                 "see mcp_trio.catalog.registries.postgres_schema",
             )
-        return _Token(str(registry_id), int(counter), str(stamp))
+        return Token(str(registry_id), int(counter), str(stamp))
 
-    def _read(self, connection: psycopg.Connection, base: _Token | None) -> Reading:
+    def _read(self, connection: psycopg.Connection, base: Token | None) -> Reading:
         now = self._token(connection)
-        entries: list[RawEntry] = []
-        removed: list[str] = []
         partial = base is not None and self._is_past(connection, base, now)
         query = _SINCE if partial else _EVERYTHING
         # A cursor on the server: rows come in batches, and not all at once. It ends with the
@@ -256,20 +194,12 @@ class PostgresRegistry:
             f"DECLARE catalog NO SCROLL CURSOR FOR {query}".encode(),
             (base.counter,) if base is not None and partial else (),
         )
-        while rows := connection.execute(_FETCH).fetchall():
-            for operation_id, published, size, *columns in rows:
-                if published:
-                    entries.append(to_entry(str(operation_id), int(size), columns))
-                else:
-                    removed.append(str(operation_id))
-        return Reading(
-            token=str(now), entries=tuple(entries), removed=tuple(removed), complete=not partial
-        )
+        return to_reading(_fetched(connection), token=str(now), complete=not partial)
 
     @staticmethod
-    def _is_past(connection: psycopg.Connection, base: _Token, now: _Token) -> bool:
+    def _is_past(connection: psycopg.Connection, base: Token, now: Token) -> bool:
         """Whether this registry was once at the token, and not another that shares its id."""
-        if base.registry_id != now.registry_id or base.counter > now.counter:
+        if not base.may_precede(now):
             return False
         had = connection.execute(
             "SELECT 1 FROM registry_history WHERE revision = %s AND stamp = %s",
@@ -286,17 +216,14 @@ class PostgresRegistry:
             # A connection that failed once is not trusted again.
             self._close()
             trouble, what = _meaning(error)
-            held = [] if self._secret is None else [self._secret]
+            held = [] if self._options.secret is None else [self._options.secret]
             said = mask(" ".join(str(error).split())[:500], held)
             raise RegistryError(trouble, f"{self._shown} {what}: {said}") from None
 
 
-def _cancel(line: _Line) -> None:
-    """Ask the server to end what the connection runs; cut it if the server cannot be asked."""
-    try:
-        line.connection.cancel_safe(timeout=CANCEL_TIMEOUT)
-    except (psycopg.Error, OSError):
-        line.cut()
+def _fetched(connection: psycopg.Connection) -> Iterator[Sequence[object]]:
+    while rows := connection.execute(_FETCH).fetchall():
+        yield from rows
 
 
 def _meaning(error: Exception) -> tuple[Trouble, str]:
@@ -322,36 +249,13 @@ def _meaning(error: Exception) -> tuple[Trouble, str]:
             return Trouble.UNREADABLE, "cannot be read"
 
 
-def parameters_of(address: str, options: RegistryOptions) -> dict[str, str]:
-    """The address taken apart, with what we add to it.
+def registry_parameters(address: str, options: RegistryOptions) -> dict[str, str]:
+    """The address of a registry taken apart, with what we add to it.
 
     Raises:
         ConfigurationError: it is none, or has a password in it.
     """
-    try:
-        given = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.ProgrammingError:
-        raise ConfigurationError(f"registry {shown_url(address)} is no PostgreSQL URL") from None
-    if given.get("password"):
-        raise ConfigurationError(
-            f"registry {shown_url(address)}: a password stands in secret_env or secret_file"
-        )
-    made = {name: str(value) for name, value in given.items() if value is not None}
-    made.setdefault("application_name", "mcp-trio")
-    # At least 2: libpq itself knows no less.
-    made["connect_timeout"] = str(max(2, round(options.connect_timeout)))
+    given = parameters_of(f"registry {shown_url(address)}", address)
     # A peer that is gone without a word is noticed, and not only by our own clock.
-    made.setdefault("tcp_user_timeout", str(int(options.total_timeout * 1000)))
-    if options.ca_file is not None:
-        made["sslrootcert"] = options.ca_file
-    if not _is_near(made) or options.ca_file is not None:
-        made.setdefault("sslmode", "verify-full")
-        if made["sslmode"] == "verify-full":
-            made.setdefault("sslrootcert", "system")
-    return made
-
-
-def _is_near(parameters: dict[str, str]) -> bool:
-    """Whether every host is this machine."""
-    hosts = (parameters.get("hostaddr") or parameters.get("host") or "").split(",")
-    return all(host == "" or host.startswith(("/", "@")) or is_loopback(host) for host in hosts)
+    given.setdefault("tcp_user_timeout", str(int(options.total_timeout * 1000)))
+    return with_defaults(given, connect_timeout=options.connect_timeout, ca_file=options.ca_file)

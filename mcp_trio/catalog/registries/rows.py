@@ -7,11 +7,12 @@ Columns of a view are JSON text, except `operation_id`, `name` and `protocol`; a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
-from mcp_trio.abc import RawEntry
+from mcp_trio.abc import RawEntry, Reading
 from mcp_trio.catalog.operation import OperationError, parse
 
 JSON_COLUMNS = (
@@ -48,6 +49,25 @@ def to_row(view: Mapping[str, object]) -> tuple[str | None, ...]:
 
 def _text(value: object) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
+
+
+def to_reading(rows: Iterable[Sequence[object]], *, token: str, complete: bool) -> Reading:
+    """A reading of rows that come one by one.
+
+    Args:
+        rows: each with its identity, whether it is published, the bytes in all columns of the
+            view together, and these, in the order of `VIEW_COLUMNS`.
+        token: see `Reading`.
+        complete: see `Reading`.
+    """
+    entries: list[RawEntry] = []
+    removed: list[str] = []
+    for operation_id, published, size, *columns in rows:
+        if published:
+            entries.append(to_entry(str(operation_id), cast("int", size), columns))
+        else:
+            removed.append(str(operation_id))
+    return Reading(token=token, entries=tuple(entries), removed=tuple(removed), complete=complete)
 
 
 def to_entry(operation_id: str, size: int, columns: Sequence[object]) -> RawEntry:

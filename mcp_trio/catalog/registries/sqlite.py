@@ -20,10 +20,11 @@ import apsw
 import attrs
 import trio
 
-from mcp_trio.abc import RawEntry, Reading, RegistryError, Trouble
+from mcp_trio.abc import Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import FORMAT
-from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_entry
+from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_reading
 from mcp_trio.catalog.registries.schema import LAYOUT, Database, layout_of, open_database
+from mcp_trio.catalog.registries.token import Token
 
 CLOSE_TIMEOUT = 1.0
 """Seconds `aclose` waits for a read that was abandoned."""
@@ -42,25 +43,6 @@ _SINCE = (
     "FROM operation_changes c LEFT JOIN operations o ON o.operation_id = c.operation_id "
     "WHERE c.revision > ?"
 )
-
-
-@attrs.frozen
-class _Token:
-    """A state of one registry file; travels as text."""
-
-    registry_id: str
-    counter: int
-    stamp: str
-
-    def __str__(self) -> str:
-        return f"{self.registry_id}:{self.counter}:{self.stamp}"
-
-    @classmethod
-    def read(cls, text: str) -> _Token | None:
-        registry_id, _, rest = text.partition(":")
-        counter, colon, stamp = rest.partition(":")
-        known = colon and counter.isascii() and counter.isdecimal() and len(counter) < 19
-        return cls(registry_id, int(counter), stamp) if known else None
 
 
 @attrs.frozen
@@ -88,7 +70,7 @@ class SqliteRegistry:
         self._limiter = trio.CapacityLimiter(1)
         # Both belong to the thread that holds the limiter.
         self._link: _Link | None = None
-        self._seen: tuple[object, _Token] | None = None
+        self._seen: tuple[object, Token] | None = None
         """`data_version` of the link, and the token that was current at that version."""
 
     @property
@@ -110,7 +92,7 @@ class SqliteRegistry:
         Raises:
             RegistryError: it cannot be read now.
         """
-        base = _Token.read(since) if since is not None else None
+        base = Token.read(since)
         return await self._in_thread(lambda: self._read(base))
 
     async def aclose(self) -> None:
@@ -165,7 +147,7 @@ class SqliteRegistry:
         self._link = _Link(connection, inode)
         return connection
 
-    def _current_token(self) -> _Token:
+    def _current_token(self) -> Token:
         connection = self._open()
         version = connection.pragma("data_version")
         if self._seen is not None and self._seen[0] == version:
@@ -176,7 +158,7 @@ class SqliteRegistry:
         self._seen = (version, token)
         return token
 
-    def _token(self, connection: Database) -> _Token:
+    def _token(self, connection: Database) -> Token:
         rows = list(connection.execute("SELECT format, registry_id, counter FROM registry_state"))
         if len(rows) != 1 or rows[0][0] != FORMAT or not isinstance(rows[0][2], int):
             raise RegistryError(
@@ -192,9 +174,9 @@ class SqliteRegistry:
         ((registry_id, counter, stamp),) = connection.execute(
             "SELECT registry_id, counter, stamp FROM registry_state"
         )
-        return _Token(str(registry_id), cast("int", counter), str(stamp))
+        return Token(str(registry_id), cast("int", counter), str(stamp))
 
-    def _read(self, base: _Token | None) -> Reading:
+    def _read(self, base: Token | None) -> Reading:
         connection = self._open()
         # One transaction: the token and the rows are of the same moment.
         connection.execute("BEGIN")
@@ -204,9 +186,9 @@ class SqliteRegistry:
             connection.execute("ROLLBACK")
 
     @staticmethod
-    def _is_past(connection: Database, base: _Token, now: _Token) -> bool:
+    def _is_past(connection: Database, base: Token, now: Token) -> bool:
         """Whether this registry was once at the token, and not another that shares its id."""
-        if base.registry_id != now.registry_id or base.counter > now.counter:
+        if not base.may_precede(now):
             return False
         had = connection.execute(
             "SELECT 1 FROM registry_history WHERE revision = ? AND stamp = ?",
@@ -214,24 +196,15 @@ class SqliteRegistry:
         )
         return bool(list(had))
 
-    def _read_all(self, connection: Database, base: _Token | None) -> Reading:
+    def _read_all(self, connection: Database, base: Token | None) -> Reading:
         now = self._token(connection)
-        entries: list[RawEntry] = []
-        removed: list[str] = []
         partial = base is not None and self._is_past(connection, base, now)
         rows = (
             connection.execute(_SINCE, (base.counter,))
             if base is not None and partial
             else connection.execute(_EVERYTHING)
         )
-        for operation_id, published, size, *columns in rows:
-            if published:
-                entries.append(to_entry(str(operation_id), cast("int", size), columns))
-            else:
-                removed.append(str(operation_id))
-        return Reading(
-            token=str(now), entries=tuple(entries), removed=tuple(removed), complete=not partial
-        )
+        return to_reading(rows, token=str(now), complete=not partial)
 
 
 @contextlib.contextmanager

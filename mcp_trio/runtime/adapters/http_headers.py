@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mcp_trio.catalog.operation import OperationError
+from mcp_trio.framing.headers import is_printable
 from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.mapping import MappingError, plain_text
 
@@ -57,7 +58,7 @@ def check_line(text: str, place: str) -> str:
     Raises:
         MappingError: it could end the line or be read as something else.
     """
-    if any(not " " <= c <= "~" for c in text) or text != text.strip():
+    if not is_printable(text) or text != text.strip():
         raise MappingError(
             "a header value must be printable ASCII without spaces at its ends", path=place
         )
