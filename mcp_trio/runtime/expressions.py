@@ -99,13 +99,25 @@ class _Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc]  # t
 
     def _spend_on_all(self, value: object) -> None:
         """For what looks at every part of a value."""
-        if _is_tree(value):
-            size = measure(value, self._scope.steps)
-            self._spend(self._scope.steps + 1 if size is None else size)
+        waiting = [value]
+        while waiting:
+            node = waiting.pop()
+            # Before its parts are waiting, so there are never more than steps.
+            self._spend(_length(node))
+            if isinstance(node, dict):
+                held = cast("dict[str, object]", node)
+                self._spend(sum(map(_length, held)))
+                waiting.extend(held.values())
+            elif isinstance(node, list):
+                waiting.extend(cast("list[object]", node))
 
     def visit(self, node: Any, *args: Any, **more: Any) -> Any:
         self._spend(1)
-        return super().visit(node, *args, **more)
+        made: Any = super().visit(node, *args, **more)
+        if isinstance(made, str):
+            # Whatever is next done with it, as with a key to sort by, looks at it.
+            self._spend(len(made) >> 10)
+        return made
 
     def visit_flatten(self, node: Any, value: Any) -> Any:
         base: object = self.visit(node["children"][0], value)
@@ -126,7 +138,11 @@ class _Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc]  # t
 
     def visit_function_expression(self, node: Any, value: Any) -> Any:
         given = [cast("object", self.visit(child, value)) for child in node["children"]]
-        self._spend(sum(map(_length, given)))
+        for each in given:
+            self._spend(_length(each))
+            if isinstance(each, list):
+                parts = cast("list[object]", each)
+                self._spend(sum(_length(part) for part in parts if isinstance(part, str)))
         if node["value"] in {"contains", "to_string"}:
             self._spend_on_all(given[0] if given else None)
         made: Any = super().visit_function_expression(_parent_of(*given, of=node), value)

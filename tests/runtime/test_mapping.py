@@ -167,6 +167,11 @@ SLOW = {
     "slicing": "[args.many]" + " | [@, @, @, @][]" * 4 + " | [*][1:]",
     "reversing": "[args.text]" + " | [@, @, @, @][]" * 5 + " | map(&reverse(@), @)",
     "joining": "[args.texts]" + " | [@, @, @, @][]" * 5 + " | map(&join('', @), @)",
+    "sorting texts": "[args.text]" + " | [@, @, @, @][]" * 5 + " | sort(@)",
+    "looking for a text": "[args.text]" + " | [@, @, @, @][]" * 5 + " | contains(@, 't')",
+    "comparing texts": "[args.texts]" + " | [@, @, @, @][]" * 5 + " | [?@ == @]",
+    "comparing keys": "[args.keys]" + " | [@, @, @, @][]" * 5 + " | [?@ == @]",
+    "sorting by a text": "[{k: args.long}]" + " | [@, @, @, @][]" * 5 + " | sort_by(@, &k)",
 }
 
 
@@ -174,6 +179,7 @@ SLOW = {
 def test_no_expression_runs_for_long(what, monkeypatch):
     monkeypatch.setattr(expressions, "MAX_STEPS", 20_000)
     data = {"x": "a", "y": "a", "many": list(range(100)), "text": "t" * 2000, "texts": ["t" * 2000]}
+    data |= {"keys": {"t" * 2000: 1}, "long": "t" * 40_000}
     with pytest.raises(MappingError, match="too many steps"):
         apply(f"={SLOW[what]}", args=data)
 
