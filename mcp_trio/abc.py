@@ -22,7 +22,7 @@ class Transport(Protocol):
     """A two-way line for messages.
 
     One task receives at a time; any number of tasks may send. No transport reads a
-    method name.
+    method name. One that has an attribute `kind` is called so where sessions are listed.
     """
 
     async def send(self, envelope: Envelope) -> None:

@@ -79,6 +79,27 @@ class RequestCompleted:
     outcome: Outcome
     direction: Direction
     """`inbound` for one that was received."""
+    cancel_ms: float | None = None
+    """For a received one that was cancelled, by whatever: from that moment to its end."""
+
+
+@attrs.frozen(kw_only=True)
+class ToolCompleted:
+    """A tool of this server was called, and the call has ended. A refusal is an end, too."""
+
+    name: ClassVar[str] = "tool:completed"
+    side: Side
+    tool: str
+    """As it was asked for, so it may be any text."""
+    id: RequestId
+    duration_ms: float
+    outcome: Outcome
+    subject: str | None
+    """Of the principal that called."""
+    code: str | None = None
+    """The `ErrorCode` of a call that ended in an error of the protocol."""
+    meta: JSONObject = attrs.field(factory=dict[str, object])
+    """`_meta` of the result. A published operation that failed says there at which stage."""
 
 
 @attrs.frozen(kw_only=True)
@@ -138,6 +159,7 @@ Event: TypeAlias = (
     | ConnectionClosed
     | RequestReceived
     | RequestCompleted
+    | ToolCompleted
     | NotificationEmitted
     | NotificationReceived
     | CatalogRefreshed
@@ -310,8 +332,18 @@ class Reporter:
         *,
         began: float,
         direction: Direction = "inbound",
+        late: float | None = None,
     ) -> None:
-        """A request ended that began at `began` on Trio's clock."""
+        """A request ended that began at `began` on Trio's clock.
+
+        Args:
+            method: of the request.
+            id_: of the request.
+            outcome: how it ended.
+            began: when, on Trio's clock.
+            direction: who asked.
+            late: seconds since it was cancelled, if it was.
+        """
         if self.hub.active:
             duration = 1000 * (trio.current_time() - began)
             self.hub.emit(
@@ -322,6 +354,7 @@ class Reporter:
                     duration_ms=duration,
                     outcome=outcome,
                     direction=direction,
+                    cancel_ms=None if late is None else 1000 * late,
                 )
             )
 

@@ -8,7 +8,7 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,9 @@ from mcp_trio.runtime.connections import Connections
 from mcp_trio.server.providers import ToolProvider
 from mcp_trio.server.server import MCPServer, until_signalled
 from mcp_trio.session.middleware import RequiresScopes
+from mcp_trio.telemetry import live
 from mcp_trio.telemetry.logging import configure_logging
+from mcp_trio.telemetry.recent import Recent
 from mcp_trio.wire import REVISIONS, JSONObject
 from mcp_trio.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
@@ -178,7 +180,9 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
         notes = [note] if note else []
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.
-            admin = await nursery.start(_serve_admin, settings.admin, server, actor)
+            admin = await nursery.start(
+                _serve_admin, settings.admin, [server, *toolsets.values()], actor
+            )
             notes.append(f"admin on {' '.join(admin)}")
         async with trio.open_nursery() as serving:
             serve_http = functools.partial(
@@ -230,17 +234,27 @@ def _listed(provider: ToolProvider, above: int | None) -> ToolProvider:
 
 async def _serve_admin(
     section: AdminSection,
-    server: MCPServer,
+    servers: Collection[MCPServer],
     actor: CatalogActor,
     *,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
+    recent = Recent()
     app = AdminApp(
-        {"/catalog": lambda: Document.of(actor.status().as_json())},
+        {
+            "/catalog": lambda: Document.of(actor.status().as_json()),
+            "/sessions": lambda: Document.of(live.sessions()),
+            "/tasks": lambda: Document.of(live.tree()),
+            "/rates": lambda: Document.of(recent.rates()),
+            "/errors": lambda: Document.of(recent.errors()),
+        },
         policy=section.policy(),
-        ready=lambda: actor.ready.is_set() and not server.notices.draining,
+        ready=lambda: actor.ready.is_set() and not any(s.notices.draining for s in servers),
     )
-    await HTTPService(app).run(section.host, section.port, task_status=task_status)
+    with contextlib.ExitStack() as attached:
+        for server in servers:
+            attached.enter_context(server.events.attach(recent))
+        await HTTPService(app).run(section.host, section.port, task_status=task_status)
 
 
 def curl_line(url: str) -> str:

@@ -41,6 +41,8 @@ class StatelessExchange:
     scope: trio.CancelScope
     task: trio.lowlevel.Task
     gone: bool = False
+    late: float | None = None
+    """Seconds from its cancellation, if there was one, to its end."""
 
     @property
     def cuts_cleanly(self) -> bool:
@@ -126,7 +128,13 @@ async def serve_request(
         if reply is not None:
             outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
     finally:
-        reporter.completed(message.method, message.id, outcome, began=began)
+        reporter.completed(
+            message.method,
+            message.id,
+            outcome,
+            began=began,
+            late=exchange.late,
+        )
     if reply is not None:
         await exchange.responder.finish(encode_reply(reply), verdict=verdict_of(reply))
 
@@ -145,7 +153,7 @@ async def _run(
                 context = make_context(service, admitted, exchange, scope, principal=http.principal)
                 reply = await dispatch(service, admitted, context)
     finally:
-        reaper.remove(exchange)
+        exchange.late = reaper.remove(exchange)
     if exchange.gone:
         return None
     return timed_out(admitted) if reply is None else reply

@@ -35,6 +35,9 @@ SESSION = "session_id"
 class EventLine:
     """One session's line: out as events of one response, in as bodies of others."""
 
+    kind = "http+sse"
+    """What sessions on it are listed as."""
+
     def __init__(self, responder: Responder, principal: Principal | None = None) -> None:
         """Make one; `accept` comes before anything else.
 

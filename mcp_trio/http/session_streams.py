@@ -156,6 +156,9 @@ class Stream:
 class SessionStreams:
     """All streams of one session; the `Transport` of its dispatcher."""
 
+    kind = "http"
+    """What sessions on it are listed as."""
+
     def __init__(self, replay: ReplayBuffer) -> None:
         self.replay = replay
         self.standalone = Stream(STANDALONE)

@@ -75,7 +75,7 @@ class HTTPSession:
         """Be the session until it ends."""
         with self.scope:
             self.touch()
-            await self.dispatcher.run(task_status=task_status)
+            await self.side.run(self.dispatcher, task_status=task_status)
         self.streams.close()
 
 

@@ -64,6 +64,9 @@ async def refuse(
 class ASGIWebSocket:
     """The server's end as a `Transport`, over ASGI's receive and send."""
 
+    kind = "websocket"
+    """What sessions on it are listed as."""
+
     def __init__(
         self,
         receive: Receive,

@@ -37,6 +37,7 @@ from mcp_trio.server.listing import Listed
 from mcp_trio.server.offers import Offers
 from mcp_trio.server.resources import ResourceEntry, TemplateEntry
 from mcp_trio.server.shelf import Page, Shelf, page_for, page_of
+from mcp_trio.server.telling import Telling
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Handler, handler_failed
 from mcp_trio.session.limits import SessionLimits
@@ -240,11 +241,13 @@ class MCPServer(Offers, LineServing, HTTPServing):
 
     async def _call_tool(self, context: Context) -> CallToolResult:
         params = cast("CallToolParams", context.params)
-        entry = self.tools.find(params.name)
-        if entry is None:
-            raise NotFoundError(f"Unknown tool: {params.name[:128]}")
-        await self._demand_entry(entry, context)
-        return await entry.call(context, params.arguments or {})
+        with Telling(self.events, context, params.name) as telling:
+            entry = self.tools.find(params.name)
+            if entry is None:
+                raise NotFoundError(f"Unknown tool: {params.name[:128]}")
+            await self._demand_entry(entry, context)
+            telling.result = await entry.call(context, params.arguments or {})
+            return telling.result
 
     async def _list_prompts(self, context: Context) -> ListPromptsResult:
         items, page = await self._page(context, self.prompts, "prompts/get")

@@ -7,6 +7,7 @@ client something goes through the `Exchange` it was made with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import attrs
@@ -88,6 +89,11 @@ class Watcher(Protocol):
         ...
 
 
+REQUEST: ContextVar[Context | None] = ContextVar("mcp_trio_request", default=None)
+"""The request that a task runs for. Tasks which a handler starts inherit it. It is for those
+who show or log what goes on; nothing is decided by it."""
+
+
 def _thread_is_cancelled() -> bool:
     try:
         trio.from_thread.check_cancelled()
@@ -123,6 +129,8 @@ class Context:
     """The least severe level the client wants now, None for no log messages at all."""
     watcher: Watcher | None = None
     """Where a session's interest in resources is kept; None in the stateless era."""
+    began: float = 0.0
+    """When it was admitted, on Trio's clock."""
     asking: Asking = attrs.field(factory=Asking)
     """How questions reach the client; the dispatch chooses it."""
     _progress: float | None = None

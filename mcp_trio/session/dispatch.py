@@ -32,7 +32,7 @@ from mcp_trio.events import EventHub
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
 from mcp_trio.session.asking import Asking, LiveAsking, RoundAsking
-from mcp_trio.session.context import Context, Exchange
+from mcp_trio.session.context import REQUEST, Context, Exchange
 from mcp_trio.session.middleware import Authorizer, Middleware, demand, onion
 from mcp_trio.session.notices import NoticeHub
 from mcp_trio.wire.converter import from_wire
@@ -129,12 +129,14 @@ def make_context(
         server=service,
         progress_token=admitted.progress_token,
         log_level=admitted.log_level,
+        began=trio.current_time(),
     )
 
 
 async def dispatch(service: Service, admitted: Admitted, context: Context) -> Result | Error:
     """Run the handler and answer for it. Only `trio.Cancelled` gets out."""
     method, request = admitted.method, admitted.request
+    outer = REQUEST.set(context)
     try:
         result = await _handle(service, admitted, context)
         _check_result(admitted, result)
@@ -155,6 +157,8 @@ async def dispatch(service: Service, admitted: Admitted, context: Context) -> Re
         if rest is None or rest.split((Exception, SystemExit))[1] is not None:
             raise
         return error_message(request.id, handler_failed(method.name, rest))
+    finally:
+        REQUEST.reset(outer)
 
 
 def _check_result(admitted: Admitted, result: object) -> None:

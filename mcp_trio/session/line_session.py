@@ -15,7 +15,7 @@ from mcp_trio.abc import Transport
 from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.limits import SessionLimits
-from mcp_trio.session.serving import serve_line
+from mcp_trio.session.serving import kind_of, serve_line
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire.basic import RequestId
 
@@ -105,6 +105,7 @@ class _Noticing:
 
     def __init__(self, transport: Transport, notice: Callable[[], None]) -> None:
         self._inner = transport
+        self.kind = kind_of(transport)
         self._notice = notice
 
     async def send(self, envelope: Envelope) -> None:

@@ -80,13 +80,17 @@ class Reaper:
         """Note that a request runs."""
         self.running.add(request)
 
-    def remove(self, request: Reapable) -> None:
-        """Note that a request is over."""
+    def remove(self, request: Reapable) -> float | None:
+        """Note that a request is over; seconds since it was cancelled, None if it was not."""
         self.running.discard(request)
-        self._doomed.pop(request, None)
-        self._limited.pop(request, None)
+        due = self._doomed.pop(request, math.inf)
+        due = min(due, self._limited.pop(request, math.inf))
         if self._idle is not None and not self.running:
             self._idle.set()
+        if due == math.inf:
+            return None
+        late = trio.current_time() - (due - self.timeout)
+        return late if late >= 0 else None
 
     def doom(self, request: Reapable) -> None:
         """Start the clock of a request that was just cancelled."""

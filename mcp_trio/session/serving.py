@@ -6,7 +6,9 @@ served by itself, everything else belongs to the one handshake of the line.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from contextvars import ContextVar
 
 import trio
 
@@ -48,6 +50,10 @@ class ServerSide:
     def __init__(self, service: Service, *, principal: Principal | None = None) -> None:
         self.service = service
         self.principal = principal
+        self.kind = "line"
+        """What it is listed as: `http`, `websocket`, `stdio` and so on."""
+        self.began = math.inf
+        """When the session started, on Trio's clock."""
         self.handshake = HandshakeEra()
         self._mailbox = Mailbox(EVERYTHING)
         self._flushing = False
@@ -57,6 +63,31 @@ class ServerSide:
     def attach(self, dispatcher: Dispatcher) -> None:
         """Take the session over which changes are told to a handshake client."""
         self._dispatcher = dispatcher
+        self.kind = kind_of(dispatcher.transport)
+
+    async def run(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run the session it is attached to, in tasks that know to which one they belong."""
+        outer = SESSION.set(self)
+        self.began = trio.current_time()
+        try:
+            await dispatcher.run(task_status=task_status)
+        finally:
+            SESSION.reset(outer)
+
+    @property
+    def label(self) -> str:
+        """The session's name in events and logs; no secret, and no way into the session."""
+        return "" if self._dispatcher is None else self._dispatcher.label
+
+    @property
+    def in_flight(self) -> int:
+        """Requests of the client that run now."""
+        return 0 if self._dispatcher is None else len(self._dispatcher.peer.running)
 
     def deliver(self, notice: Notice | None) -> None:
         """Queue a change for the client, if it has opened the handshake. Never waits."""
@@ -148,6 +179,15 @@ class ServerSide:
         self.handshake.notified(notification)
 
 
+SESSION: ContextVar[ServerSide | None] = ContextVar("mcp_trio_session", default=None)
+"""The session that a task of a server belongs to, for those who show or log what goes on."""
+
+
+def kind_of(transport: Transport) -> str:
+    """What sessions on a transport are listed as: its `kind`, if it has one."""
+    return str(getattr(transport, "kind", "line"))
+
+
 async def serve_line(
     service: Service,
     transport: Transport,
@@ -171,5 +211,5 @@ async def serve_line(
     side.attach(dispatcher)
     with service.notices.listening(side.deliver):
         async with trio.open_nursery() as nursery:
-            await nursery.start(dispatcher.run)
+            await nursery.start(side.run, dispatcher)
             task_status.started(dispatcher)

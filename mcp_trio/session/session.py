@@ -100,6 +100,7 @@ class Dispatcher:
         self.reaper = reaper or Reaper(self.limits.cleanup_timeout)
         self._own_reaper = reaper is None
         self.peer: Peer[PendingCall, Inbound] = Peer()
+        self.label = ""  # its name in events, once it runs
         self._nursery: trio.Nursery | None = None
         self._closed: MCPError | None = None
         self._malformed = 0
@@ -128,7 +129,7 @@ class Dispatcher:
         """
         if self._nursery is not None or self._closed is not None:
             raise AlreadyConnectedError("this session has been started before")
-        id_ = self.reporter.new_id()
+        id_ = self.label = self.reporter.new_id()
         self.reporter.opened(id_)
         try:
             await self._run_all(task_status)
@@ -331,13 +332,13 @@ class Dispatcher:
             if inbound.reason is None:
                 outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
         finally:
-            self.reaper.remove(inbound)
+            late = self.reaper.remove(inbound)
             self.peer.finish(request.id)
             if request.method != "ping":
                 self._answered = trio.current_time()
             if not self.peer.running and self.on_idle_change is not None:
                 self.on_idle_change()
-            self.reporter.completed(request.method, request.id, outcome, began=began)
+            self.reporter.completed(request.method, request.id, outcome, began=began, late=late)
         if inbound.reason is not None:
             return None
         if reply is None:

@@ -8,16 +8,9 @@ from __future__ import annotations
 from opentelemetry import metrics
 
 from mcp_trio.events import Event, NotificationEmitted, NotificationReceived, RequestCompleted
-from mcp_trio.wire import METHODS
+from mcp_trio.telemetry.labels import method_label
 
 METER = "mcp_trio"
-OTHER = "other"
-"""The label of every method that the protocol does not have: a peer may send any text."""
-
-
-def method_label(method: str) -> str:
-    """The method as a label: one of the protocol's, or `other`."""
-    return method if method in METHODS else OTHER
 
 
 class Metrics:

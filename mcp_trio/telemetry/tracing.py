@@ -24,7 +24,8 @@ from mcp_trio.errors import MCPError
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Next
-from mcp_trio.telemetry.metrics import METER, method_label
+from mcp_trio.telemetry.labels import method_label
+from mcp_trio.telemetry.metrics import METER
 from mcp_trio.wire import CallToolResult, JSONObject
 
 __all__ = ["Tracing"]

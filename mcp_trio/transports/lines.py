@@ -34,6 +34,9 @@ CHUNK = 65536
 class LineTransport:
     """A line transport over two streams, which it takes over and closes."""
 
+    kind = "lines"
+    """What sessions on it are listed as."""
+
     def __init__(
         self,
         incoming: trio.abc.ReceiveStream,

@@ -21,6 +21,9 @@ class MemoryTransport:
     `encode=False` the objects themselves are handed over.
     """
 
+    kind = "memory"
+    """What sessions on it are listed as."""
+
     def __init__(
         self,
         outgoing: trio.MemorySendChannel[bytes | Envelope],

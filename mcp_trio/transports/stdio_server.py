@@ -98,7 +98,9 @@ async def stdio_transport(*, max_line: int = MAX_LINE) -> AsyncGenerator[LineTra
         trio.lowlevel.FdStream(writing) if _pollable(writing) else _FileSendStream(writing)
     )
     try:
-        yield LineTransport(incoming, outgoing, max_line=max_line)
+        line = LineTransport(incoming, outgoing, max_line=max_line)
+        line.kind = "stdio"
+        yield line
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
             await incoming.aclose()

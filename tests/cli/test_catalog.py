@@ -11,8 +11,9 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from mcp_trio import MCPClient
+from mcp_trio import ClientOptions, MCPClient, MCPError
 from mcp_trio.cli import main
+from mcp_trio.wire.revisions import R2025_11_25
 from tests.cli.test_serve import CONFIG, HELLO, PATIENCE, Service, registry_with, run, write
 from tests.programs import ROOT
 
@@ -94,6 +95,31 @@ def test_nothing_that_stands_in_a_registry_steers_the_terminal(demo):
         said = ask(admin_of(demo), *options).stdout
         assert "crm.leads.create" in said
         assert not {"\x1b", "\u202e"} & set(said)
+
+
+def page(service, path):
+    with urllib.request.urlopen(admin_of(service) + path, timeout=PATIENCE) as response:
+        return json.loads(response.read())
+
+
+async def test_what_goes_on_is_told_to_operators_only(demo):
+    options = ClientOptions(revisions=(R2025_11_25,))
+    async with MCPClient(demo.url, options=options) as client:
+        await client.call_tool("user_get_profile", {"user_id": "u-1"})
+        with pytest.raises(MCPError):
+            await client.call_tool("missing-canary")
+        told = await trio.to_thread.run_sync(page, demo, "/sessions")
+        (session,) = told["sessions"]
+        assert session["kind"] == "http"
+        rates = await trio.to_thread.run_sync(page, demo, "/rates")
+        assert rates["total"]["success"] >= 2
+        errors = await trio.to_thread.run_sync(page, demo, "/errors")
+        assert errors["errors"][0]["code"] == "MCP.NOT_FOUND"
+        tree = await trio.to_thread.run_sync(page, demo, "/tasks")
+        assert f'"id":"{session["id"]}"' in json.dumps(tree["root"], separators=(",", ":"))
+    public = demo.url.removesuffix("/mcp")
+    for path in ("/sessions", "/tasks", "/rates", "/errors"):
+        assert status_of(public + path) == 404
 
 
 def test_what_clients_reach_and_what_operators_reach_are_apart(demo):
