@@ -112,7 +112,7 @@ class FileSecret(Secret):
             value = _read(self._path)
         except (OSError, ValueError) as error:
             if not self._warned:
-                logger.warning("%s: %s; the last secret stays", self._path, type(error).__name__)
+                logger.warning("%s: %s; the last secret stays", self._path, _trouble(error))
                 self._warned = True
             return self._value
         self._warned = False
@@ -142,6 +142,13 @@ def _read(path: Path) -> str:
     if not value:
         raise ValueError("the file is empty")
     return value
+
+
+def _trouble(error: OSError | ValueError) -> str:
+    """What is wrong with a file of a secret, and nothing of what is in it."""
+    if isinstance(error, OSError):
+        return error.strerror or "cannot be read"
+    return "is not UTF-8 text" if isinstance(error, UnicodeError) else "is empty"
 
 
 def shown_url(url: str) -> str:
@@ -177,4 +184,6 @@ class SecretSource:
         try:
             return FileSecret(self.folder / (file or ""))
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"{whose}: cannot read its {name}_file") from error
+            raise ConfigurationError(
+                f"{whose}: cannot read its {name}_file {file}: {_trouble(error)}"
+            ) from error

@@ -31,6 +31,11 @@ class Document:
     _text: str = attrs.field(alias="text", repr=False)
     _position: Position | None = attrs.field(alias="position", repr=False)
 
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON, and not YAML."""
+        return self._position is None
+
     @cached_property
     def _positions(self) -> Position:
         return _json_positions(self._text) if self._position is None else self._position
@@ -97,7 +102,8 @@ def parse_document(raw: bytes, name: str) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise AuthoringError(f"{name}: is not UTF-8 text") from error
-    if text.lstrip()[:1] in {"{", "["}:
+    bracketed = text.lstrip()[:1] in {"{", "["}
+    if bracketed or name.endswith(".json"):
         try:
             value: object = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
         except RecursionError as error:
@@ -112,7 +118,7 @@ def parse_document(raw: bytes, name: str) -> Document:
             _check_depth(value, name)
             return Document(name=name, value=value, text=text, position=None)
         # YAML may begin like that, too; but what has a JSON name is told JSON's fault.
-        if name.endswith(".json"):
+        if bracketed and name.endswith(".json"):
             raise AuthoringError(f"{name}:{json_error.lineno}: not JSON: {json_error.msg}")
     value, position = parse_yaml(text, name)
     return Document(name=name, value=value, text=text, position=position)

@@ -109,7 +109,13 @@ def import_graphql(
     Raises:
         AuthoringError: it cannot be had, or is none.
     """
-    return _Import(load_schema(place, headers or {}), place, options).run()
+    schema = load_schema(place, headers or {})
+    if schema.query_type is None and schema.mutation_type is None:
+        raise AuthoringError(f"{place}: its schema has neither a query nor a mutation type")
+    strangers = options.scalars.keys() - schema.type_map.keys()
+    if strangers:
+        raise AuthoringError(f"{place}: its schema has no scalar {', '.join(sorted(strangers))}")
+    return _Import(schema, place, options).run()
 
 
 class _Import:

@@ -111,7 +111,7 @@ class MessageWriter:
             behavior = _behavior(field)
             if (_OUTPUT_ONLY if self._input else _INPUT_ONLY) in behavior:
                 continue
-            key = field.json_name or field.name
+            key = field.json_name or json_name(field.name)
             text = self._index.comment(located.file, (*located.path, 2, number))
             properties[key] = self._described(self._field(field), text)
             if self._input and (field.label == Field.LABEL_REQUIRED or _REQUIRED in behavior):
@@ -179,6 +179,15 @@ class MessageWriter:
             self._definitions[key] = {}
             self._waiting.append(name)
         return {"$ref": f"#/$defs/{key}"}
+
+
+def json_name(name: str) -> str:
+    """The key of a field in JSON where its descriptor names none, as those of Python do not.
+
+    Source: protobuf's ToJsonName.
+    """
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 def _behavior(field: Field) -> set[int]:

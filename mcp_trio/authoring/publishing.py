@@ -18,10 +18,9 @@ from typing import cast
 import apsw
 import msgspec
 
-from mcp_trio.authoring.documents import read_document
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.publishing_plan import Outcome, Plan, Row, plan
-from mcp_trio.authoring.sources import is_sqlite, read_views
+from mcp_trio.authoring.sources import is_sqlite, read_operations, read_views
 from mcp_trio.catalog.operation import FORMAT, Operation
 from mcp_trio.catalog.registries.opening import scheme_of, shown
 from mcp_trio.catalog.registries.rows import VIEW_COLUMNS, to_row
@@ -71,6 +70,8 @@ def publish(
         raise AuthoringError(f"{place}: is a folder; publish into one of its documents")
     if is_sqlite(path) or (path.suffix in _DATABASES and not _has_content(path)):
         return _in_sqlite(operations, path, prune=prune, dry_run=dry_run)
+    if path.suffix in _DATABASES:
+        raise AuthoringError(f"{place}: is not a SQLite file, and was left as it is")
     if path.suffix != ".json":
         raise AuthoringError(
             f"{place}: name a registry by .json, .sqlite, .sqlite3 or .db; a service reads no YAML"
@@ -186,7 +187,7 @@ def _alone(path: Path) -> Generator[None]:
 
 
 def _views_in(path: Path) -> dict[str, JSONObject]:
-    source = read_views(read_document(path))
+    source = read_views(read_operations(path))
     if source.findings:
         raise AuthoringError(
             f"{path} is not a registry, and was left as it is\n{source.findings[0].as_text()}"

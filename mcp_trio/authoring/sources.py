@@ -141,8 +141,19 @@ def _broken(reading: Reading, place: str) -> Iterator[Finding]:
 
 
 def _read_file(path: Path) -> Source:
+    return read_views(read_operations(path))
+
+
+def read_operations(path: Path) -> Document:
+    """Read a file that a service may read, too.
+
+    Raises:
+        AuthoringError: it cannot be read, or is called JSON and is YAML, which no service reads.
+    """
     document = read_document(path)
-    return read_views(document)
+    if path.suffix == ".json" and not document.is_json:
+        raise AuthoringError(f"{path}: is not JSON; YAML has a name that ends with .yaml")
+    return document
 
 
 def read_views(document: Document) -> Source:
@@ -153,7 +164,7 @@ def read_views(document: Document) -> Source:
         # A document may be a single operation, too.
         return Source(entries=(Entry(view=held, source=document.name, document=document),))
     if not held:
-        advice = f"Begin the file with format: {FORMAT}, and list the views under operations."
+        advice = f"Begin the file with format: {FORMAT}, and list the operations under operations."
         return Source(entries=(), findings=(top.finding("fault", "must be an object", advice),))
     found: list[Finding] = []
     if held.get("format") != FORMAT:
@@ -172,7 +183,7 @@ def read_views(document: Document) -> Source:
     ]
     if not isinstance(held.get("operations"), list):
         found.append(
-            top.finding("fault", "must be an array", "List the views here.", ("operations",))
+            top.finding("fault", "must be an array", "List the operations here.", ("operations",))
         )
     entries = (
         Entry(view=view, source=document.name, document=document, path=("operations", index))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -23,12 +24,15 @@ from mcp_trio.authoring.comparing import compare_views, views_by_id
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.imports import Imported
 from mcp_trio.authoring.publishing import publish as publish_operations
-from mcp_trio.authoring.sources import Source, read_source
+from mcp_trio.authoring.sources import SUFFIXES, Source, read_source
 from mcp_trio.authoring.yaml_text import write_yaml
+from mcp_trio.catalog.operation import FORMAT
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import Secret, SecretSource
 from mcp_trio.wire import JSONObject
 
+_BEGINNING = 65_536
+"""Bytes of a file in which a document of operations says that it is one."""
 TROUBLE = 2
 """The exit status where a file, a source or a registry cannot be used."""
 
@@ -187,12 +191,23 @@ def import_() -> None:
     """Make operations from a description of an API."""
 
 
+def _connection(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """A name that is a key of TOML as it stands."""
+    if name is not None and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) is None:
+        raise click.BadParameter("up to 64 letters, digits, '_' and '-'")
+    return name
+
+
 def _output(function: Callable[..., None]) -> Callable[..., None]:
     """The options of every importer."""
     for decorate in (
         _json,
         click.option("--prefix", default="", help="What the name of every tool begins with."),
-        click.option("--connection", help="Name of the connection in the service's settings."),
+        click.option(
+            "--connection",
+            callback=_connection,
+            help="Name of the connection in the service's settings.",
+        ),
         click.option(
             "-o",
             "--output",
@@ -246,6 +261,7 @@ def import_openapi(
     from mcp_trio.authoring.openapi import importer  # noqa: PLC0415
 
     options = importer.Options(**chosen)
+    tried(lambda: check_output(output, [source]))
     made = tried(lambda: importer.import_openapi(Library(source, bearer(token_env)), options))
     _write(made, source, output, as_json=as_json)
 
@@ -294,6 +310,7 @@ def import_graphql(
     from mcp_trio.authoring import graphql_importer as importer  # noqa: PLC0415 - this command only
 
     options = importer.Options(scalars=dict(map(_scalar, scalars)), **chosen)
+    tried(lambda: check_output(output, [source]))
     made = tried(lambda: importer.import_graphql(source, options, bearer(token_env)))
     _write(made, source, output, as_json=as_json)
 
@@ -333,6 +350,7 @@ def import_grpc(
     from mcp_trio.authoring import grpc_importer as importer  # noqa: PLC0415 - for this command only
 
     options = importer.Options(**chosen)
+    tried(lambda: check_output(output, sources))
     made = tried(lambda: importer.import_grpc(sources, options, bearer(token_env)))
     _write(made, " ".join(sources), output, as_json=as_json)
 
@@ -351,19 +369,32 @@ def bearer(variable: str | None) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
-    document = made.document()
-    if output.suffix == ".json":
-        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-    else:
-        # One line: a source may hold anything.
-        shown = "".join(c if c.isprintable() else " " for c in source)
-        text = f"# From {shown}\n{write_yaml(document)}"
+def check_output(output: Path, sources: Sequence[str]) -> None:
+    """Refuse to write where something else would be lost: only operations are replaced.
+
+    Raises:
+        AuthoringError: the file is a source, holds no operations, or has another ending.
+    """
+    if output.suffix not in SUFFIXES:
+        raise AuthoringError(f"-o {output}: name a file that ends with .yaml or .json")
     try:
-        output.write_text(text, encoding="utf-8")
+        if not output.exists():
+            return
+        if any(Path(source).exists() and output.samefile(source) for source in sources):
+            raise AuthoringError(f"-o {output}: is what is imported; name another file")
+        with output.open("rb") as file:
+            beginning = file.read(_BEGINNING)
     except OSError as error:
-        click.echo(f"mcp-trio: cannot write {output}: {error.strerror}", err=True)
-        sys.exit(TROUBLE)
+        raise AuthoringError(f"cannot write {output}: {error.strerror}") from error
+    if beginning.strip() and FORMAT.encode() not in beginning:
+        raise AuthoringError(
+            f"-o {output}: is there and is no document of operations; name another file"
+        )
+
+
+def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
+    if made.views:
+        _write_operations(made.document(), source, output)
     value: JSONObject = {
         "imported": len(made.views),
         "filtered": made.filtered,
@@ -378,9 +409,26 @@ def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
         f"{len(made.views)} imported into {output}, {len(made.refused)} not, "
         f"{made.filtered} not asked for"
     )
-    if made.settings:
+    if made.views and made.settings:
         lines += ["", "The service needs, for example:", "", made.settings]
     told(value, "\n".join(lines), as_json=as_json)
+    if not made.views:
+        click.echo("mcp-trio: nothing was imported, and nothing written", err=True)
+        sys.exit(1)
+
+
+def _write_operations(document: JSONObject, source: str, output: Path) -> None:
+    if output.suffix == ".json":
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    else:
+        # One line: a source may hold anything.
+        shown = "".join(c if c.isprintable() else " " for c in source)
+        text = f"# From {shown}\n{write_yaml(document)}"
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        click.echo(f"mcp-trio: cannot write {output}: {error.strerror}", err=True)
+        sys.exit(TROUBLE)
 
 
 COMMANDS: dict[str, click.Command] = {

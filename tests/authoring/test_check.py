@@ -9,6 +9,7 @@ import pytest
 from mcp_trio.authoring.checking import check
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.findings import path_of
+from mcp_trio.authoring.publishing import publish as publish_operations
 from mcp_trio.authoring.sources import read_source
 from mcp_trio.catalog.operation import OperationError
 from mcp_trio.catalog.registries.schema import create_registry, publish
@@ -162,6 +163,15 @@ def test_a_document_that_is_none_is_a_fault_too(tmp_path, text, pointers):
     path = tmp_path / "x.json"
     path.write_text(text)
     assert [pointer for _, pointer in faults(path)] == pointers
+
+
+def test_yaml_that_is_called_json_is_refused_for_no_service_reads_it(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(f"format: {FORMAT}\noperations: []\n")
+    with pytest.raises(AuthoringError, match=r"x\.json: is not JSON"):
+        checked(path)
+    with pytest.raises(AuthoringError, match=r"x\.json: is not JSON"):
+        publish_operations([], str(path))
 
 
 def test_a_document_may_be_a_single_operation(tmp_path):

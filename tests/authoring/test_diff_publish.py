@@ -272,7 +272,7 @@ def test_a_broken_operation_of_a_document_is_replaced_by_a_sound_one(tmp_path):
         ("r.yaml", None, "a service reads no YAML"),
         ("r.json", '{"format": "other"}', "is not a registry, and was left as it is"),
         ("r.json", "{", "not JSON"),
-        ("r.db", "no database at all, but long enough to be looked at", "name a registry by"),
+        ("r.db", "no database at all, but long enough to be looked at", "is not a SQLite file"),
         ("folder", None, "is a folder"),
         ("no/such/folder/r.json", None, "No such file"),
         ("no/such/folder/r.db", None, "No such file"),

@@ -305,7 +305,7 @@ def test_an_endpoint_is_asked_itself_with_its_token(schema, monkeypatch):
     [
         ("s.graphql", "type Query {", "s.graphql:1: is no GraphQL schema"),
         ("s.graphql", "type Query { a: Nope }", "is no GraphQL schema"),
-        ("s.graphql", "query { a }", "is no GraphQL schema|has no"),
+        ("s.graphql", "query { a }", "has neither a query nor a mutation type"),
         ("s.graphql", "type Query { a: " + "[" * 50_000, "nested too deep|is no GraphQL schema"),
         ("s.json", '{"errors": [{"message": "no"}]}', "is no introspection of a schema: .*no"),
         ("s.json", '{"__schema": {"types": 5}}', "is no GraphQL schema"),
@@ -319,3 +319,10 @@ def test_what_is_no_schema_is_told(tmp_path, name, text, reason):
     with pytest.raises(AuthoringError, match=reason):
         if run(path).views == []:
             raise AuthoringError("has no operations")
+
+
+def test_a_scalar_that_the_schema_does_not_have_is_a_mistake(tmp_path):
+    path = tmp_path / "s.graphql"
+    path.write_text("type Query { a: Int }")
+    with pytest.raises(AuthoringError, match="has no scalar Money"):
+        run(path, scalars={"Money": {"type": "string"}})

@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.grpc_importer import Options, import_grpc
+from mcp_trio.authoring.grpc_schemas import json_name
 from mcp_trio.authoring.grpc_sources import load_files
 from mcp_trio.catalog.operation import parse
 from mcp_trio.json_schema import Validator
@@ -304,3 +305,37 @@ def test_places_that_do_not_go_together_are_told(tmp_path):
             run(*places)
     with pytest.raises(AuthoringError, match=r"UNAVAILABLE|DEADLINE"):
         run("grpc://127.0.0.1:1")
+
+
+def test_fields_are_named_as_in_json_where_a_descriptor_does_not_say(tmp_path, imported):
+    # Descriptors that Python's own servers give by reflection are such.
+    files = descriptor_set()
+    waiting = [message for file in files.file for message in file.message_type]
+    while waiting:
+        message = waiting.pop()
+        waiting += message.nested_type
+        for field in message.field:
+            field.ClearField("json_name")
+    path = tmp_path / "set.pb"
+    path.write_bytes(files.SerializeToString())
+    for bare, full in zip(run(str(path)).views, imported.views, strict=True):
+        assert bare["input_schema"] == full["input_schema"]
+        assert bare["output_schema"] == full["output_schema"]
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("pet_id", "petId"), ("a__b_1", "aB1"), ("_a", "A"), ("Name", "Name"), ("x_", "x")],
+)
+def test_a_name_in_json_is_that_of_protobuf(name, made):
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", package="a")
+    file.message_type.add(name="M").field.add(
+        name=name,
+        number=1,
+        type=descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+        label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    assert pool.FindMessageTypeByName("a.M").fields[0].json_name == made
+    assert json_name(name) == made

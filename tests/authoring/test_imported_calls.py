@@ -113,6 +113,26 @@ async def test_a_file_is_sent_as_a_part(tmp_path, upstream):
     assert b'name="none"' not in body
 
 
+async def test_parts_that_are_empty_are_parts_all_the_same(tmp_path, upstream):
+    schema = {
+        "type": "object",
+        "properties": {
+            "file": {"type": "string", "format": "binary"},
+            "none": {"type": "string", "format": "binary"},
+            "meta": PAIR,
+            "rows": {"type": "array", "items": PAIR},
+        },
+    }
+    views = openapi(tmp_path, "/p", "post", with_body("multipart/form-data", schema))
+    result = await call(views, upstream.url, {"body": {"file": "", "meta": {}, "rows": []}})
+    assert result.is_error is None
+    body = upstream.last.body
+    assert b'name="file"; filename="file"\r\n' in body
+    assert b'name="meta"\r\nContent-Type: application/json\r\n\r\n{}\r\n' in body
+    assert b'name="rows"\r\nContent-Type: application/json\r\n\r\n[]\r\n' in body
+    assert b'name="none"' not in body
+
+
 async def test_an_xml_body(tmp_path, upstream):
     schema = {"xml": {"name": "pet"}, "type": "object", "properties": {"name": {"type": "string"}}}
     views = openapi(tmp_path, "/p", "post", with_body("application/xml", schema))

@@ -300,11 +300,81 @@ def test_servers_only_suggest_connections(tmp_path):
     assert "pets.test" not in json.dumps(made.views)
     assert made.settings == (
         '[connections.pet_store]\nbase_url = "https://api.pets.test/v1"\n\n'
-        '[connections.pet_store.auth]\nkind = "bearer"\nsecret_env = "PET_STORE_SECRET"\n\n'
+        '[connections.pet_store.auth]\nkind = "query"\nparameter = "api_key"\n'
+        'secret_env = "PET_STORE_SECRET"\n\n'
         '[connections.pet_store_uploads]\nbase_url = "https://uploads.pets.test/v2"\n\n'
-        '[connections.pet_store_uploads.auth]\nkind = "bearer"\n'
+        '[connections.pet_store_uploads.auth]\nkind = "query"\nparameter = "api_key"\n'
         'secret_env = "PET_STORE_UPLOADS_SECRET"'
     )
+
+
+FLOW = {"tokenUrl": "https://auth.test/token", "scopes": {"read": "", "write": ""}}
+ASKED = [
+    'kind = "client_credentials"',
+    'token_url = "https://auth.test/token"',
+    'client_id = "NAME"',
+    'scopes = ["read", "write"]',
+    'secret_env = "PET_STORE_SECRET"',
+]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "suggested"),
+    [
+        ({"type": "oauth2", "flows": {"clientCredentials": FLOW}}, ASKED),
+        ({"type": "oauth2", "flow": "application", **FLOW}, ASKED),
+        (
+            {"type": "oauth2", "flows": {"implicit": {"authorizationUrl": "https://auth.test/"}}},
+            ['kind = "bearer"', 'secret_env = "PET_STORE_SECRET"'],
+        ),
+        (
+            {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "/token"}}},
+            ['kind = "bearer"', 'secret_env = "PET_STORE_SECRET"'],
+        ),
+    ],
+)
+def test_credentials_are_suggested_as_the_description_demands_them(tmp_path, scheme, suggested):
+    schemes = {"other": {"type": "http", "scheme": "basic"}, "wanted": scheme}
+    made = run(
+        tmp_path,
+        describe(
+            {"/a": {"get": {}}},
+            components={"securitySchemes": schemes},
+            security=[{}, {"wanted": ["read"]}],
+        ),
+    )
+    assert made.settings.partition("[connections.pet_store.auth]\n")[2].splitlines() == suggested
+
+
+@pytest.mark.parametrize(
+    ("paths", "left"),
+    [
+        ([1], [("paths", "is no object")]),
+        ({"/a": 4}, [("/a", "is no object")]),
+        ({"/a": {"get": 3, "post": {}}}, [("GET /a", "is no object")]),
+        ({"/a": {"trace": {}, "x-note": 1, "summary": ""}}, [("TRACE /a", "does not send")]),
+        ({"/a": {"gett": {}}}, [("gett /a", "is no method")]),
+        ({"/a": {"$ref": "#/paths/~1b"}, "/b": {"gett": {}}}, [("gett /a", ""), ("gett /b", "")]),
+    ],
+)
+def test_what_is_no_operation_is_listed_and_not_passed_over(tmp_path, paths, left):
+    refused = run(tmp_path, describe(paths)).refused
+    assert [each.what for each in refused] == [what for what, _ in left]
+    for each, (_, reason) in zip(refused, left, strict=True):
+        assert reason in each.reason
+
+
+def test_webhooks_are_listed_as_what_cannot_be_called(tmp_path):
+    made = run(tmp_path, describe({"/a": {"get": {}}}, "3.1.0", webhooks={"born": {"post": {}}}))
+    assert len(made.views) == 1
+    assert [each.what for each in made.refused] == ["webhook born"]
+
+
+def test_a_pattern_that_engines_read_differently_is_left_out_without_a_word(tmp_path, recwarn):
+    said = [parameter("a", schema={"type": "string", "pattern": "^[[:alpha:]]+$"})]
+    view = one(tmp_path, {"parameters": said})
+    assert view["input_schema"]["properties"] == {"a": {"type": "string"}}
+    assert not recwarn.list
 
 
 def test_a_suggestion_cannot_break_out_of_its_line(tmp_path):
@@ -921,10 +991,10 @@ def test_parts_of_multipart_are_what_their_schemas_say(tmp_path):
     assert view["input_mapping"]["body"] == {
         "title": "=args.body.title",
         "tags": "=args.body.tags",
-        "file": "=args.body.file && {file: args.body.file}",
+        "file": "=args.body.file.{file: @}",
         "a-b": '=args.body."a-b"[*].{file: @}',
-        "meta": "=args.body.meta && {json: args.body.meta}",
-        "rows": "=args.body.rows && {json: args.body.rows}",
+        "meta": "=args.body.meta.{json: @}",
+        "rows": "=args.body.rows.{json: @}",
     }
     properties = view["input_schema"]["properties"]["body"]["properties"]
     assert properties["file"] == {"type": "string", "contentEncoding": "base64"}

@@ -138,6 +138,44 @@ def test_import_writes_a_file_that_can_be_published(tmp_path, name):
     assert (told["imported"], told["filtered"], len(told["refused"])) == (1, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("api.json", "is what is imported"),
+        ("notes.yaml", "is no document of operations"),
+        ("ops.txt", "name a file that ends with .yaml or .json"),
+    ],
+)
+def test_import_writes_over_nothing_but_operations(tmp_path, name, said):
+    source = tmp_path / "api.json"
+    source.write_text(json.dumps(DESCRIPTION))
+    (tmp_path / "notes.yaml").write_text("mine: yes\n")
+    kept = {each.name: each.read_text() for each in tmp_path.iterdir()}
+    done = run("import", "openapi", source, "-o", tmp_path / name)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == kept
+
+
+def test_an_import_of_nothing_leaves_the_file_as_it_was(tmp_path):
+    source, output = tmp_path / "api.json", tmp_path / "ops.yaml"
+    source.write_text(json.dumps(DESCRIPTION))
+    assert run("import", "openapi", source, "-o", output).returncode == 0
+    kept = output.read_text()
+    done = run("import", "openapi", source, "-o", output, "--include", "tag=nobody")
+    assert done.returncode == 1
+    assert "nothing was imported" in done.stderr
+    assert output.read_text() == kept
+
+
+def test_the_name_of_a_connection_is_a_key_of_the_settings(tmp_path):
+    source = tmp_path / "api.json"
+    source.write_text(json.dumps(DESCRIPTION))
+    done = run("import", "openapi", source, "-o", tmp_path / "o.yaml", "--connection", "a b")
+    assert done.returncode == 2
+    assert "letters, digits" in done.stderr
+
+
 def test_a_file_that_cannot_be_written_is_explained(tmp_path):
     source = tmp_path / "api.json"
     source.write_text(json.dumps(DESCRIPTION))

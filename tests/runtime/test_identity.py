@@ -326,6 +326,7 @@ async def test_a_secret_file_is_read_again_when_it_changes(
         await bench.call()
         assert upstream.last.header("authorization") == "Bearer third-secret"
     assert caplog.text.count("the last secret stays") == 1
+    assert "is empty; the last secret stays" in caplog.text
     assert "-secret\n" not in caplog.text
 
 

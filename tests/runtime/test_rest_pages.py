@@ -63,7 +63,7 @@ async def test_links_are_followed_to_the_last_page(bench, upstream, book, contex
     assert targets(upstream) == ["/leads", "/leads?page=2&q=a%20b", "/leads?page=3"]
     assert result.structured_content == {"n": 5, "all": [1, 2, 3, 4, 5], "p": 3}
     assert told == [
-        (1, None, "1 pages, 2 items"),
+        (1, None, "1 page, 2 items"),
         (2, None, "2 pages, 3 items"),
         (3, None, "3 pages, 5 items"),
     ]

@@ -53,15 +53,15 @@ class Bodies:
     def _part(self, spot: Spot, field: str) -> str:
         resolved = self._references.resolve(spot)
         if is_binary(resolved.held):
-            # What is not given is null, and null is left out.
-            return f"={field} && {{file: {field}}}"
+            # What is not given is null and stays it, and null is left out.
+            return f"={field}.{{file: @}}"
         types = self._writer.types(resolved)
         items = self._references.resolve(resolved.get("items"))
         if types == _ARRAY and is_binary(items.held):
             return f"={field}[*].{{file: @}}"
         if types <= SCALARS or (types == _ARRAY and self._items(resolved) <= SCALARS):
             return f"={field}"
-        return f"={field} && {{json: {field}}}"
+        return f"={field}.{{json: @}}"
 
     def xml(self, media: Spot, body: str) -> object:
         """The mapping of a tree.

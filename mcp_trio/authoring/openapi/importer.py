@@ -28,6 +28,7 @@ from mcp_trio.authoring.openapi.parts import Part, Reader
 from mcp_trio.authoring.openapi.references import References, Spot
 from mcp_trio.authoring.openapi.requests import Request, Requests
 from mcp_trio.authoring.openapi.schemas import SchemaWriter
+from mcp_trio.authoring.values import as_object
 from mcp_trio.wire import JSONObject
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -84,13 +85,21 @@ class _Import:
     def run(self) -> Imported:
         made = Imported()
         self._hosts[self._connection] = self._base_url(self._root.get("servers"))
+        if not isinstance(self._root.held.get("paths", {}), dict):
+            made.refused.append(Left("paths", "what stands there is no object"))
         for path, item in self._reader.paths():
             try:
+                for key, reason in self._reader.strangers(item):
+                    made.refused.append(Left(f"{key} {path}".lstrip(), reason))
                 for method, resolved, spot in self._reader.operations(item):
                     make = partial(self._view_if_wanted, method, path, resolved, spot)
                     made.take(f"{method.upper()} {path}", make)
             except NotImportableError as error:
                 made.refused.append(Left(path, str(error)))
+        made.refused += [
+            Left(f"webhook {name}", "the API calls it, and an operation calls the API")
+            for name in self._reader.webhooks()
+        ]
         made.keep_sound()
         made.settings = self._settings(made.views)
         return made
@@ -234,14 +243,32 @@ class _Import:
                 lines.append("")
         return "\n".join(lines).rstrip()
 
+    def _wanted_schemes(self) -> Iterator[JSONObject]:
+        """The schemes, those first that the whole description demands."""
+        demanded = [
+            name for each in self._root.get("security").items for name in each.held if each.held
+        ]
+        for name in dict.fromkeys([*demanded, *self._schemes]):
+            if name in self._schemes:
+                yield self._schemes[name]
+
     def _suggested_auth(self, connection: str) -> list[str]:
         variable = f"{snake(connection).upper()}_SECRET"
-        for scheme in self._schemes.values():
+        for scheme in self._wanted_schemes():
             match scheme:
                 case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":
                     return ['kind = "basic"', 'username = "NAME"', f'secret_env = "{variable}"']
                 case {"type": "basic"}:
                     return ['kind = "basic"', 'username = "NAME"', f'secret_env = "{variable}"']
+                case {"type": "oauth2"} if flow := _client_flow(scheme):
+                    scopes = ", ".join(f'"{_toml(each)}"' for each in as_object(flow.get("scopes")))
+                    return [
+                        'kind = "client_credentials"',
+                        f'token_url = "{_toml(str(flow["tokenUrl"]))}"',
+                        'client_id = "NAME"',
+                        f"scopes = [{scopes}]",
+                        f'secret_env = "{variable}"',
+                    ]
                 case {"type": "http" | "oauth2" | "openIdConnect"}:
                     return ['kind = "bearer"', f'secret_env = "{variable}"']
                 case {"type": "apiKey", "in": "header", "name": str(name)}:
@@ -249,9 +276,21 @@ class _Import:
                         return ['kind = "bearer"', f'secret_env = "{variable}"']
                     header = f'header = "{_toml(name)}"'
                     return ['kind = "header"', header, f'secret_env = "{variable}"']
+                case {"type": "apiKey", "in": "query", "name": str(name)}:
+                    parameter = f'parameter = "{_toml(name)}"'
+                    return ['kind = "query"', parameter, f'secret_env = "{variable}"']
                 case _:
                     continue
         return []
+
+
+def _client_flow(scheme: JSONObject) -> JSONObject:
+    """The flow by which a program gets a token of its own; empty if there is none."""
+    # 2.0 has one flow, and its parts beside it.
+    flow = as_object(as_object(scheme.get("flows")).get("clientCredentials"))
+    if scheme.get("flow") == "application":
+        flow = scheme
+    return flow if is_address(str(flow.get("tokenUrl", ""))) else {}
 
 
 def _toml(text: str) -> str:

@@ -15,6 +15,9 @@ from mcp_trio.authoring.openapi.references import References, Spot
 from mcp_trio.wire import JSONObject
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
+_UNSENDABLE = frozenset({"trace", "connect", "query"})
+_BESIDE = frozenset({"$ref", "summary", "description", "servers", "parameters"})
+"""Keys of a path item that are about all its operations."""
 _PLACES = frozenset({"path", "query", "header", "cookie"})
 _COLLECTIONS: Mapping[str, tuple[str, bool]] = {
     "csv": ("form", False),
@@ -122,6 +125,28 @@ class Reader:
             found = item.get(method)
             if isinstance(found.value, dict):
                 yield method, item, found
+
+    def strangers(self, item: Spot) -> Iterator[tuple[str, str]]:
+        """What stands at a path and is no operation that can be read: its key, and why.
+
+        Raises:
+            NotImportableError: a reference leads nowhere or elsewhere.
+        """
+        if not isinstance(item.value, dict):
+            yield "", "what stands there is no object"
+            return
+        for key, value in self._references.resolve(item).held.items():
+            if key in METHODS:
+                if not isinstance(value, dict):
+                    yield key.upper(), "what stands there is no object"
+            elif key in _UNSENDABLE:
+                yield key.upper(), "an operation does not send that method"
+            elif key not in _BESIDE and not key.startswith("x-"):
+                yield key, "is no method that OpenAPI knows"
+
+    def webhooks(self) -> Iterator[str]:
+        """The names of calls that go the other way."""
+        yield from self._root.get("webhooks").held
 
     def part(self, method: str, path: str, item: Spot, spot: Spot) -> Part:
         """Read one operation.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import cast
@@ -387,8 +388,11 @@ def is_binary(held: Mapping[str, object]) -> bool:
 def _is_usable(pattern: str) -> bool:
     """Whether every engine that a server may have reads the pattern."""
     try:
-        re.compile(pattern)
+        with warnings.catch_warnings():
+            # A set that is going to mean something else is not read by every engine alike.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(pattern)
         Validator({"type": "string", "pattern": pattern})
-    except (re.error, SchemaError, RecursionError, OverflowError):
+    except (re.error, FutureWarning, SchemaError, RecursionError, OverflowError):
         return False
     return len(pattern) <= 500

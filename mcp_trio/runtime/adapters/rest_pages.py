@@ -280,7 +280,7 @@ class Walk:
             self.pages += 1
             following = self._pagination.following(self, page, len(items))
             await self._call.report(
-                self.pages, None, f"{self.pages} pages, {len(self.items)} items"
+                self.pages, None, f"{_count(self.pages, 'page')}, {_count(len(self.items), 'item')}"
             )
             if following is None or self._is_full():
                 return self._answer(reply, page, complete=following is None)
@@ -331,3 +331,7 @@ class Walk:
             headers=reply.headers,
             more={"pages": self.pages, "complete": complete, "last_page": page["body"]},
         )
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
