@@ -27,7 +27,15 @@ from mcp_trio.runtime.output import Output
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.result_cache import CachePolicy
 from mcp_trio.runtime.sending import Sender
-from mcp_trio.runtime.stages import Stage, StageError, Whose, failed, told
+from mcp_trio.runtime.stages import (
+    Stage,
+    StageError,
+    Whose,
+    failed,
+    log_level,
+    log_text,
+    told,
+)
 from mcp_trio.secrets import Secret, mask
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
@@ -69,25 +77,28 @@ class CompiledOperation:
 
         The caller has been authorized; see `authorize`.
         """
+        shown: list[Secret] = []
         try:
-            return await self._stages(context, arguments)
+            return await self._stages(context, arguments, shown)
         except StageError as error:
-            return self._failed(error, context)
+            return self._failed(error, context, shown)
         except MappingError as error:
-            return self._failed(_mapping_error(error), context)
+            return self._failed(_mapping_error(error), context, shown)
         except MCPError:
             raise
         except trio.ClosedResourceError:
-            return self._failed(_shutting_down(), context)
+            return self._failed(_shutting_down(), context, shown)
         except Exception as error:  # noqa: BLE001  # the one boundary of a call
             # What is left is a bug of ours, told by reference.
             reference = uuid.uuid4().hex[:12]
             _log.exception(
                 "operation %s failed inside, reference %s", self.operation.operation_id, reference
             )
-            return self._failed(_bug(error, reference), context)
+            return self._failed(_bug(error, reference), context, shown)
 
-    async def _stages(self, context: Context, arguments: JSONObject) -> CallToolResult:
+    async def _stages(
+        self, context: Context, arguments: JSONObject, shown: list[Secret]
+    ) -> CallToolResult:
         self._validate(arguments)
         inputs = self._inputs(context, arguments)
         check_context(inputs, "input_mapping")
@@ -97,7 +108,6 @@ class CompiledOperation:
             await trio.lowlevel.checkpoint()
             return kept
         asked = trio.current_time()
-        shown: list[Secret] = []
         call = Call(
             request_id=context.request_id,
             principal=context.principal,
@@ -160,7 +170,16 @@ class CompiledOperation:
         said = None if message is None else told(message, partial(self._mask, shown))
         await context.progress(value, total, said)
 
-    def _failed(self, error: StageError, context: Context) -> CallToolResult:
+    def _failed(self, error: StageError, context: Context, shown: list[Secret]) -> CallToolResult:
+        if error.sub != "bug":
+            # That one is in the log already, with its traceback.
+            _log.log(
+                log_level(error),
+                "operation %s, request %s: %s",
+                self.operation.operation_id,
+                context.request_id,
+                self._mask(shown, log_text(error)),
+            )
         return failed(
             error,
             Whose(

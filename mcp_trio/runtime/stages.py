@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import html
+import logging
 import re
 from collections.abc import Callable, Sequence
 
@@ -118,6 +119,45 @@ def failed(error: StageError, whose: Whose) -> CallToolResult:
         is_error=True,
         meta={ERROR_KEY: told},
     )
+
+
+def log_level(error: StageError) -> int:
+    """How loud a failure is told to the operator.
+
+    Faults of the caller's are his own business, and failures that an upstream reports are its
+    operator's; all else somebody here has to mend, or wait for.
+    """
+    if error.sub in {"input", "rate_limited"}:
+        return logging.DEBUG
+    if error.stage is Stage.EXTERNAL_SERVICE or error.sub in {"circuit_open", "shutdown"}:
+        return logging.INFO
+    return logging.WARNING
+
+
+def log_text(error: StageError) -> str:
+    """A failure for the operator: with the cause if nobody was reached, without upstreams' text.
+
+    It is not masked.
+    """
+    code = "" if error.code == error.sub else f" {clean(str(error.code))[:80]}"
+    text = f"{error.stage}, {error.sub}{code}"
+    if error.stage is Stage.EXTERNAL_SERVICE:
+        return text
+    why = _cause(error) if error.sub in {"connect", "tls"} else ""
+    return f"{text}: {error.message}" + (f": {why}" if why else "")
+
+
+def _cause(error: BaseException) -> str:
+    """The deepest of the causes that says anything."""
+    said = ""
+    seen: list[BaseException] = [error]
+    for found in seen:
+        inner = found.__cause__ or found.__context__
+        nested = found.exceptions if isinstance(found, BaseExceptionGroup) else ()
+        seen += [each for each in (inner, *nested, *found.args) if isinstance(each, BaseException)]
+        if found is not error and not isinstance(found, BaseExceptionGroup):
+            said = clean(str(found)) or said
+    return said
 
 
 _DROPPED = re.compile(

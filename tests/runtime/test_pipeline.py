@@ -123,6 +123,68 @@ async def test_a_bug_of_ours_is_told_by_reference_only(view, context_of, failure
     assert reference in caplog.text
 
 
+def logged(caplog):
+    found = [each for each in caplog.records if each.name == "mcp_trio.runtime"]
+    return [(each.levelname, each.getMessage()) for each in found]
+
+
+WHOSE = "operation crm.leads.get, request 7: "
+
+
+async def test_the_operator_is_told_why_an_upstream_is_not_reached(bench, caplog):
+    async with bench.connections:
+        await bench.call()
+    ((level, text),) = logged(caplog)
+    assert level == "WARNING"
+    assert text.startswith(f"{WHOSE}adapter_execution, connect: the upstream cannot be reached: ")
+    assert "Connection refused" in text
+
+
+async def test_the_operator_is_told_which_mapping_failed_and_not_on_which_data(bench, caplog):
+    mapping = {"result": {"x": {"expr": "args.id.other", "required": True}}}
+    await bench.call({"id": "private"}, **{**STATIC, "output_mapping": mapping})
+    assert logged(caplog) == [
+        (
+            "WARNING",
+            f"{WHOSE}mapping, mapping: output_mapping.result.x: the required value is missing",
+        )
+    ]
+
+
+async def test_what_a_caller_got_wrong_is_told_to_nobody_who_does_not_look(bench, caplog):
+    caplog.set_level(logging.DEBUG)
+    schema = {"type": "object", "properties": {"id": {"type": "string"}}}
+    await bench.call({"id": 5}, **STATIC, input_schema=schema)
+    ((level, text),) = logged(caplog)
+    assert level == "DEBUG"
+    assert text.startswith(f"{WHOSE}schema_validation, input: ")
+
+
+async def test_a_failure_that_an_upstream_reports_is_logged_without_its_text(
+    upstream, make_bench, caplog
+):
+    caplog.set_level(logging.INFO)
+    upstream.says({"error": {"message": "Ann Smith owes money"}}, status=404)
+    bench = make_bench(upstream.url)
+    async with bench.connections:
+        await bench.call()
+    assert logged(caplog) == [("INFO", f"{WHOSE}external_service, status 404")]
+
+
+async def test_a_code_of_an_upstream_is_logged_on_one_line_and_without_secrets(
+    upstream, make_bench, caplog
+):
+    caplog.set_level(logging.INFO)
+    upstream.says({"code": "E1\nsecret-of-ours " + "x" * 500}, status=404)
+    auth = Auth(kind="bearer", secret=Secret("secret-of-ours"))
+    bench = make_bench(upstream.url, auth=auth)
+    async with bench.connections:
+        await bench.call(output_mapping={"error": {"code": "=body.code"}})
+    ((_, text),) = logged(caplog)
+    assert text.startswith(f"{WHOSE}external_service, status E1 *** xx")
+    assert len(text) < 200
+
+
 async def test_cancellation_is_never_an_answer(bench):
     with trio.CancelScope() as scope:
         scope.cancel()
