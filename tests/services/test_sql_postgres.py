@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import trio
 
@@ -9,6 +11,7 @@ from mcp_trio.config import make_connections, parse_settings
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.postgres import parameters_of, with_defaults
 from mcp_trio.runtime.sql_connection import SqlConnection
+from mcp_trio.runtime.sql_postgres import PostgresDriver, PostgresSession
 from mcp_trio.runtime.stages import WARNING_KEY
 from mcp_trio.secrets import Secret
 from tests.runtime import conftest as shared
@@ -269,6 +272,32 @@ async def test_a_connection_that_was_lost_is_made_again(db, leads, failure):
     assert told["retryable"] is False
     assert await db.rows("SELECT 3 AS a") == [{"a": 3}]
     assert db.pool.open == 1
+
+
+async def test_what_is_given_up_while_the_session_is_made_again_is_never_begun(
+    db, leads, monkeypatch
+):
+    assert await db.rows("SELECT 1 AS a") == [{"a": 1}]
+    leads.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+    connect, interrupt = PostgresDriver.connect, PostgresSession.interrupt
+    scope, told = trio.CancelScope(), threading.Event()
+
+    def connect_and_be_given_up(driver, order):
+        line = connect(driver, order)
+        trio.from_thread.run_sync(scope.cancel)
+        assert told.wait(10)
+        return line
+
+    def interrupt_and_tell(session):
+        interrupt(session)
+        told.set()
+
+    monkeypatch.setattr(PostgresDriver, "connect", connect_and_be_given_up)
+    monkeypatch.setattr(PostgresSession, "interrupt", interrupt_and_tell)
+    with scope:
+        await db.call("UPDATE leads SET n = 5", write=True)
+    assert scope.cancelled_caught
+    assert leads.sql(f"SELECT query FROM pg_stat_activity WHERE {OURS}") == [("",)]
 
 
 async def test_never_more_sessions_than_the_limit(leads):
