@@ -169,4 +169,9 @@ def _cache(
     if strangers:
         raise OperationError(f"there is no {strangers[0][:80]!r} here", place=f"{place}.vary")
     claims = frozenset(key for name, key in reads if name == "principal")
-    return CachePolicy(ttl=settings.cache_ttl, vary=vary, claims=claims)
+    return CachePolicy(
+        ttl=settings.cache_ttl,
+        vary=vary,
+        claims=claims,
+        by_token=settings.auth == "on_behalf_of",
+    )

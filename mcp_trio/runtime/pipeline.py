@@ -102,7 +102,9 @@ class CompiledOperation:
         self._validate(arguments)
         inputs = self._inputs(context, arguments)
         check_context(inputs, "input_mapping")
-        key = None if self.cache is None else self.cache.key(self.operation.revision, inputs)
+        key = None
+        if self.cache is not None:
+            key = self.cache.key(self.operation.revision, inputs, context.principal)
         results = self.sender.gatekeeper.results
         if key is not None and (kept := results.find(key, trio.current_time())) is not None:
             await trio.lowlevel.checkpoint()

@@ -7,6 +7,7 @@ copied when it is given, so nobody can change what the next one gets.
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Mapping
 from typing import TypeAlias, cast
 
@@ -14,6 +15,7 @@ import attrs
 import msgspec
 
 from mcp_trio.catalog.operation import canonical
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.runtime.expressions import Expression, ExpressionError
 from mcp_trio.wire import ABSENT, CallToolResult, JSONObject
 
@@ -30,14 +32,21 @@ class CachePolicy:
     """What else the answer depends on: expressions over the input context."""
     claims: frozenset[str | None] = frozenset()
     """What the mappings read of the principal; None for the whole of it."""
+    by_token: bool = False
+    """Whether the upstream is asked with what the caller's token is exchanged for. Another token of
+    the same caller may be allowed less."""
 
-    def key(self, revision: str, inputs: Mapping[str, object]) -> Key | None:
+    def key(
+        self, revision: str, inputs: Mapping[str, object], principal: Principal | None
+    ) -> Key | None:
         """Under what an answer is kept; None if that cannot be told, so nothing is."""
-        who = cast("JSONObject | None", inputs.get("principal"))
-        held = who or {}
+        who = None if principal is None else principal.identity
+        token = principal.token if principal is not None and self.by_token else None
+        digest = None if token is None else hashlib.sha256(token.reveal().encode()).hexdigest()
+        held = cast("JSONObject | None", inputs.get("principal")) or {}
         seen = held if None in self.claims else {str(n): held.get(str(n)) for n in self.claims}
         try:
-            told: list[object] = [who is None, held.get("sub"), seen]
+            told: list[object] = [who, digest, seen]
             told += [expression.evaluate(inputs) for expression in self.vary]
             return revision, canonical(inputs["args"]), canonical(told)
         except (ExpressionError, msgspec.EncodeError, TypeError, ValueError, RecursionError):

@@ -519,6 +519,20 @@ def test_private_networks_have_to_be_allowed_for_each_place(tmp_path):
     assert made.auth.allow_private is False
 
 
+async def test_what_one_token_of_a_caller_got_is_not_given_for_another(guarded, make_bench):
+    exchange = endpoint(guarded, subject_token_type="urn:x:jwt")
+    bench = make_bench(guarded.upstream.url, auth=endpoint(guarded), on_behalf_of=exchange)
+    other = Principal(subject="ann", token=Secret("inbound-token-of-ann-for-less"))
+    config = {"cache": {"ttl_s": 60}}
+    async with bench.connections:
+        for who in (ANN, other, ANN, other):
+            await bench.call(principal=who, execution_config={**config, **ON_BEHALF})
+        assert len(guarded.shown) == 2
+        for who in (ANN, other):
+            await bench.call(principal=who, execution_config=config)
+        assert len(guarded.shown) == 3
+
+
 # -- what an upstream repeats ----------------------------------------------------------
 
 

@@ -301,10 +301,12 @@ async def test_a_result_is_kept_for_its_time_and_its_arguments(memory, autojump_
 async def test_nobody_gets_what_was_answered_to_another(memory, autojump_clock):
     bench, upstream = memory()
     async with bench.connections:
-        for who in (ANN, BOB, None, Principal(subject="")):
+        callers = [ANN, BOB, None, Principal(subject="")]
+        callers += [Principal(subject="ann", issuer=each) for each in ("https://a", "https://b", "")]
+        for who in callers:
             for _ in range(2):
                 await bench.call(principal=who, execution_config=CACHED)
-    assert len(upstream.times) == 4
+    assert len(upstream.times) == len(callers)
 
 
 async def test_what_a_mapping_reads_of_the_caller_tells_answers_apart(memory, autojump_clock):
