@@ -134,7 +134,7 @@ class Upstream:
                 if line.http.our_state is not h11.DONE:
                     return
                 line.http.start_next_cycle()
-        except (trio.BrokenResourceError, h11.LocalProtocolError):
+        except (trio.BrokenResourceError, h11.LocalProtocolError, h11.RemoteProtocolError):
             return
 
     @property

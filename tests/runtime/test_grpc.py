@@ -28,6 +28,7 @@ from mcp_trio.runtime.stages import WARNING_KEY
 from mcp_trio.secrets import Secret
 from tests.programs import ROOT
 from tests.runtime.conftest import make_context
+from tests.runtime.test_cancel_calls import CONFIG, sweep
 
 OPTIONAL, REPEATED = Field.LABEL_OPTIONAL, Field.LABEL_REPEATED
 
@@ -289,6 +290,15 @@ async def test_a_stream_is_collected_and_told_as_progress(bench):
 
 
 # -- time ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["Echo", "List"])
+async def test_a_call_cancelled_at_any_step_leaves_nothing_behind(bench, method):
+    operation = bench.compile(method, execution_config=CONFIG)
+    await sweep(bench.compiler, lambda: operation.call(make_context(), {"id": 2}), least=4)
+    [channel] = [r for name, r in bench.connections._resources.items() if "channel" in name]
+    assert not channel._running
+    assert channel._readers.borrowed_tokens == 0
 
 
 @pytest.mark.parametrize(("method", "number"), [("Echo", 0), ("List", 2)])

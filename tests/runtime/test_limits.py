@@ -302,7 +302,9 @@ async def test_nobody_gets_what_was_answered_to_another(memory, autojump_clock):
     bench, upstream = memory()
     async with bench.connections:
         callers = [ANN, BOB, None, Principal(subject="")]
-        callers += [Principal(subject="ann", issuer=each) for each in ("https://a", "https://b", "")]
+        callers += [
+            Principal(subject="ann", issuer=each) for each in ("https://a", "https://b", "")
+        ]
         for who in callers:
             for _ in range(2):
                 await bench.call(principal=who, execution_config=CACHED)
