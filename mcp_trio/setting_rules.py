@@ -6,6 +6,7 @@ to collect the faults of all fields, and the table in the documentation shows it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -44,5 +45,6 @@ class Rule:
 
 
 POSITIVE = Rule("must be greater than 0", lambda number: number > 0)
+FINITE = Rule("must be greater than 0, and finite", lambda number: 0 < number < math.inf)
 NOT_NEGATIVE = Rule("must be 0 or more", lambda number: number >= 0)
 PORT = Rule("must be 0 to 65535", lambda number: 0 <= number <= 65535)

@@ -24,6 +24,7 @@ from mcp_trio.client.block import leave
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.network_guard import Resolve, resolve
 from mcp_trio.secrets import Secret, SecretSource, mask
+from mcp_trio.setting_rules import FINITE, POSITIVE
 from mcp_trio.wire import JSONObject
 
 CLOSE_TIMEOUT = 2.0
@@ -34,11 +35,11 @@ CLOSE_TIMEOUT = 2.0
 class Timeouts:
     """Defaults for operations that set none, in seconds."""
 
-    connect: float = 5.0
+    connect: float = attrs.field(default=5.0, validator=FINITE)
     """Resolving, connecting and TLS, and waiting for a place in the pool."""
-    first_byte: float | None = None
+    first_byte: float | None = attrs.field(default=None, validator=FINITE)
     """From the request to the head of the answer; None: only the total counts."""
-    total: float = 30.0
+    total: float = attrs.field(default=30.0, validator=FINITE)
     """The whole upstream part of a call, retries and waiting included."""
 
 
@@ -48,11 +49,11 @@ class Connection:
 
     name: str
     timeouts: Timeouts = Timeouts()
-    response_bytes: int = 1 << 20
+    response_bytes: int = attrs.field(default=1 << 20, validator=POSITIVE)
     """Largest answer of an operation that sets no limit."""
-    request_bytes: int = 1 << 20
+    request_bytes: int = attrs.field(default=1 << 20, validator=POSITIVE)
     """Largest request body of an operation that sets no limit."""
-    concurrency: int | None = None
+    concurrency: int | None = attrs.field(default=None, validator=POSITIVE)
     """Calls at once of each operation that sets no limit; None for no limit."""
     vars: Mapping[str, object] = attrs.field(factory=dict[str, object])
     """Values without secrets that mappings may use as `vars`."""
@@ -185,15 +186,15 @@ class ConnectionSection(abc.ABC):
     and a default unless it is required.
     """
 
-    connect_timeout: float = 5.0
+    connect_timeout: float = attrs.field(default=5.0, validator=POSITIVE)
     """Seconds to connect."""
-    first_byte_timeout: float | None = None
+    first_byte_timeout: float | None = attrs.field(default=None, validator=POSITIVE)
     """Seconds until an answer begins; none: only the total counts."""
-    total_timeout: float = 30.0
+    total_timeout: float = attrs.field(default=30.0, validator=POSITIVE)
     """Seconds for the whole upstream part of a call."""
-    response_bytes: int = 1 << 20
+    response_bytes: int = attrs.field(default=1 << 20, validator=POSITIVE)
     """Largest answer."""
-    concurrency: int | None = None
+    concurrency: int | None = attrs.field(default=None, validator=POSITIVE)
     """Calls at once of each operation that sets no limit."""
     vars: dict[str, Any] = attrs.field(factory=dict[str, Any])
     """Values without secrets for mappings."""

@@ -29,6 +29,7 @@ from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.stages import Stage, StageError
 from mcp_trio.runtime.upstream_tokens import TokenEndpoint, Tokens
 from mcp_trio.secrets import Secret
+from mcp_trio.setting_rules import POSITIVE
 
 _log = logging.getLogger("mcp_trio.runtime")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -108,7 +109,7 @@ class HttpConnection(Connection):
     client_certificate: ClientCertificate | None = None
     """What we prove ourselves with to an upstream that asks for it (mTLS)."""
     network: NetworkPolicy = attrs.field(factory=NetworkPolicy)
-    max_connections: int = 100
+    max_connections: int = attrs.field(default=100, validator=POSITIVE)
     """Sockets open to this upstream at once."""
     deadline_header: str | None = None
     """Header that tells the upstream how many milliseconds are left of the call."""

@@ -16,6 +16,7 @@ from mcp_trio.runtime.connections import ConnectionSection
 from mcp_trio.runtime.http_connection import Auth, ClientCertificate, HttpConnection
 from mcp_trio.runtime.upstream_tokens import ACCESS_TOKEN, TokenEndpoint
 from mcp_trio.secrets import Secret, SecretSource
+from mcp_trio.setting_rules import POSITIVE
 
 
 @attrs.frozen(kw_only=True)
@@ -177,7 +178,7 @@ class HttpSection(EndpointSection):
     """Headers without secrets, sent with every request."""
     verify_tls: bool = True
     """Check certificates."""
-    max_connections: int = 100
+    max_connections: int = attrs.field(default=100, validator=POSITIVE)
     """Sockets open to this upstream at once."""
     deadline_header: str | None = None
     """Header that tells the upstream how many milliseconds are left of the call."""

@@ -12,6 +12,7 @@ from mcp_trio.runtime.connections import Connection
 from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.http_sections import EndpointSection
 from mcp_trio.secrets import Secret, SecretSource
+from mcp_trio.setting_rules import POSITIVE
 from mcp_trio.wire import REVISIONS, Revision
 
 
@@ -35,9 +36,9 @@ class McpConnection(Connection):
     program: Program | None = None
     session_per_caller: bool = False
     """A session of its own for each caller, also where all are asked as ourselves."""
-    max_sessions: int = 100
+    max_sessions: int = attrs.field(default=100, validator=POSITIVE)
     """Sessions at once; the one that was used longest ago ends for another one."""
-    idle: float = 300.0
+    idle: float = attrs.field(default=300.0, validator=POSITIVE)
     """Seconds after which a session that nobody uses ends."""
     revisions: tuple[Revision, ...] = REVISIONS
     """Revisions of the protocol to try, newest first."""
@@ -45,10 +46,6 @@ class McpConnection(Connection):
     def __attrs_post_init__(self) -> None:
         if (self.http is None) is (self.program is None):
             raise ConfigurationError(f"connection {self.name}: give either a url or a command")
-        if self.max_sessions < 1 or self.idle <= 0:
-            raise ConfigurationError(
-                f"connection {self.name}: max_sessions and idle_timeout must be over 0"
-            )
 
     def secrets(self) -> tuple[Secret, ...]:
         """What must not be shown."""
@@ -79,9 +76,9 @@ class McpSection(EndpointSection):
     """Check certificates."""
     session_per_caller: bool = False
     """A session of its own for each caller. With `on_behalf_of` there always is one."""
-    max_sessions: int = 100
+    max_sessions: int = attrs.field(default=100, validator=POSITIVE)
     """Sessions at once; the one that was used longest ago ends for another one."""
-    idle_timeout: float = 300.0
+    idle_timeout: float = attrs.field(default=300.0, validator=POSITIVE)
     """Seconds after which a session that nobody uses ends."""
 
     def connection(self, name: str, source: SecretSource) -> McpConnection:

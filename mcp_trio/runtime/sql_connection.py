@@ -14,6 +14,7 @@ from mcp_trio.runtime.connections import Connection, Connections, ConnectionSect
 from mcp_trio.runtime.sql_pool import Driver, SqlPool
 from mcp_trio.runtime.sql_sqlite import SqliteDriver
 from mcp_trio.secrets import Secret, SecretSource, shown_url
+from mcp_trio.setting_rules import POSITIVE
 
 _POSTGRES_SCHEMES = frozenset({"postgresql", "postgres"})
 
@@ -28,12 +29,10 @@ class SqlConnection(Connection):
     """For PostgreSQL."""
     ca_file: str | None = None
     """Authorities to trust instead of the system's, for PostgreSQL."""
-    max_connections: int = 4
+    max_connections: int = attrs.field(default=4, validator=POSITIVE)
     """Sessions at once."""
 
     def __attrs_post_init__(self) -> None:
-        if self.max_connections < 1:
-            raise ConfigurationError(f"connection {self.name}: max_connections must be 1 or more")
         if self.dialect == POSTGRES:
             self.driver()  # takes the address apart
         elif "://" in self.address:
@@ -107,7 +106,7 @@ class SqlSection(ConnectionSection):
     """Authorities to trust instead of the system's, relative to the settings file, for
     PostgreSQL. Beyond this machine its certificate is always checked, unless the URL has an
     `sslmode` that says otherwise."""
-    max_connections: int = 4
+    max_connections: int = attrs.field(default=4, validator=POSITIVE)
     """Sessions open to this database at once."""
 
     def connection(self, name: str, source: SecretSource) -> SqlConnection:

@@ -13,8 +13,10 @@ import trustme
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.registries.schema import create_registry, open_for_writing, publish
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
+from mcp_trio.config import parse_settings
+from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.compiler import Compiler
-from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.connections import Connections, Timeouts
 from mcp_trio.runtime.http_connection import Auth, HttpConnection, http_client
 from mcp_trio.secrets import Secret
 
@@ -222,3 +224,30 @@ async def test_no_secret_and_no_draft_reaches_a_snapshot(serving, view, caplog):
         shown = repr((actor.snapshot, status, actor.tools)) + caplog.text
     assert CANARY not in shown
     assert "DRAFTY" not in shown
+
+
+BAD = [-1.0, 0.0, float("nan"), float("inf"), float("-inf")]
+
+
+@pytest.mark.parametrize("value", BAD)
+@pytest.mark.parametrize("which", ["connect", "first_byte", "total"])
+def test_a_deadline_that_is_none_is_refused(which, value):
+    with pytest.raises(ConfigurationError, match=which):
+        Timeouts(**{which: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        *(("http", f"{key}_timeout") for key in ("connect", "first_byte", "total")),
+        *(("http", key) for key in ("response_bytes", "concurrency", "max_connections")),
+        ("sql", "max_connections"),
+        ("mcp", "max_sessions"),
+        ("mcp", "idle_timeout"),
+    ],
+)
+def test_a_setting_that_lets_no_call_through_is_refused(kind, key):
+    where = {"http": "base_url", "sql": "address", "mcp": "url"}[kind]
+    section = {"kind": kind, where: "https://x.example", key: 0}
+    with pytest.raises(ConfigurationError, match=rf"{key}.*greater than 0|greater than 0.*{key}"):
+        parse_settings({"catalog": {"registry": "r"}, "connections": {"a": section}})

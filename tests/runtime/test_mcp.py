@@ -567,7 +567,7 @@ def test_what_cannot_work_is_found_at_load(changes, told):
         ({"url": "ws://h/mcp"}, "base_url must be http or https"),
         ({"command": ["x"], "auth": {"kind": "none"}}, "a program takes env_from, and no auth"),
         ({"command": ["x"], "env_from": {"A": "NOT_SET_HERE"}}, "NOT_SET_HERE is not set"),
-        ({"url": "http://h/mcp", "max_sessions": 0}, "must be over 0"),
+        ({"url": "http://h/mcp", "max_sessions": 0}, "must be greater than 0"),
     ],
 )
 def test_settings_that_cannot_work_are_explained(tmp_path, section, told):

@@ -417,7 +417,7 @@ def test_the_settings_make_a_connection(tmp_path):
     [
         ({"address": "mysql://h/db"}, "neither a file nor"),
         ({"address": "a.sqlite", "password": Secret("x")}, "neither password nor ca_file"),
-        ({"address": "a.sqlite", "max_connections": 0}, "max_connections must be"),
+        ({"address": "a.sqlite", "max_connections": 0}, "max_connections: must be"),
     ],
 )
 def test_a_connection_that_cannot_be_is_refused(options, told):
