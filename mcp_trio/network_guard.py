@@ -340,8 +340,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             status_code=answer.status,
             headers=answer.headers,
             stream=_Body(answer.stream),
-            # Its annotation has no type arguments.
-            extensions=cast("Any", answer).extensions,
+            extensions={
+                name: value
+                # Its annotation has no type arguments.
+                for name, value in cast("dict[str, Any]", cast("Any", answer).extensions).items()
+                # The reason is the peer's own text, and the client would log it.
+                if name != "reason_phrase"
+            },
         )
 
     async def aclose(self) -> None:

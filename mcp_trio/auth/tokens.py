@@ -285,9 +285,13 @@ def _secret(record: Mapping[str, object], name: str) -> Secret | None:
     return None if value is None else Secret(value)
 
 
+MAX_TOKEN = 32_768
+"""Characters of a token; most servers take no header field of a quarter of that."""
+
+
 def sendable(token: str) -> bool:
     """Whether a token can stand in a header field. Others would be quoted in somebody's error."""
-    return bool(token) and is_printable(token) and token == token.strip()
+    return 0 < len(token) <= MAX_TOKEN and is_printable(token) and token == token.strip()
 
 
 def seconds(value: object) -> float | None:

@@ -77,7 +77,10 @@ class CompiledOperation:
 
         The caller has been authorized; see `authorize`.
         """
-        shown: list[Secret] = []
+        principal = context.principal
+        # The caller's own goes to an authorization server, which may repeat it.
+        token = None if principal is None else principal.token
+        shown = [] if token is None else [token]
         try:
             return await self._stages(context, arguments, shown)
         except StageError as error:
@@ -189,6 +192,7 @@ class CompiledOperation:
                 revision=self.operation.revision,
                 request_id=context.request_id,
             ),
+            partial(self._mask, shown),
         )
 
 

@@ -99,12 +99,18 @@ class Whose:
     request_id: int | str
 
 
-def failed(error: StageError, whose: Whose) -> CallToolResult:
-    """The result of a call that failed. It has no structured content: older clients check that."""
+def failed(error: StageError, whose: Whose, mask: Callable[[str], str]) -> CallToolResult:
+    """The result of a call that failed. It has no structured content: older clients check that.
+
+    Args:
+        error: what happened.
+        whose: the call.
+        mask: takes out secrets, whoever put them there.
+    """
     told: JSONObject = {
         "stage": str(error.stage),
         "sub": error.sub,
-        "code": error.code,
+        "code": mask(error.code) if isinstance(error.code, str) else error.code,
         "retryable": error.retryable,
         "retry_after_ms": None if error.retry_after is None else int(error.retry_after * 1000),
         "upstream_status": error.upstream_status,
@@ -113,7 +119,7 @@ def failed(error: StageError, whose: Whose) -> CallToolResult:
         "request_id": whose.request_id,
         "violations": [violation.as_json() for violation in error.violations],
     }
-    message = error.message.rstrip(". ")
+    message = mask(error.message).rstrip(". ")
     return CallToolResult(
         content=[TextContent(text=f"[{error.stage}] {message}. {error.step}")],
         is_error=True,

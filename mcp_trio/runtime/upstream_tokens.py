@@ -91,14 +91,17 @@ class _Place:
 
     grant: Grant | None = None
     asking: trio.Lock = attrs.field(factory=trio.Lock)
-    """One request at a time; the others use what it brings."""
+    """One request at a time; the others use what it brings, also where that is a failure."""
+    failures: int = 0
+    failure: UnauthorizedError | None = None
+    """The latest of them."""
 
 
 class Tokens:
     """The tokens from one endpoint. A resource of `Connections`.
 
     Cancelling a call that asks for a token leaves the others waiting for none: the next of them
-    asks itself.
+    asks itself. A failure is that of everybody who waited for it.
     """
 
     def __init__(
@@ -122,9 +125,13 @@ class Tokens:
         place = self._place(caller)
         if self._is_good(place):
             return cast("Grant", place.grant).access_token
+        failures = place.failures
         async with place.asking:
             if not self._is_good(place):
-                place.grant = await self._ask(caller)
+                if place.failures == failures:
+                    await self._renew(place, caller)
+                if place.failures != failures:
+                    raise _no_token(cast("UnauthorizedError", place.failure))
             return cast("Grant", place.grant).access_token
 
     def refused(self, principal: Principal | None, token: Secret) -> None:
@@ -164,6 +171,14 @@ class Tokens:
         grant = place.grant
         return grant is not None and self._clock() < cast("float", grant.expires_at)
 
+    async def _renew(self, place: _Place, caller: Secret | None) -> None:
+        """Ask once. It goes well, or is one more failure."""
+        try:
+            place.grant = await self._ask(caller)
+        except UnauthorizedError as error:
+            place.failures += 1
+            place.failure = error
+
     async def _ask(self, caller: Secret | None) -> Grant:
         endpoint, now = self._endpoint, self._clock()
         server = ServerMetadata(
@@ -179,22 +194,21 @@ class Tokens:
             now=now,
         )
         flow = request_token(endpoint.url, server, endpoint.fields(caller), applicant)
-        try:
-            document = await _performed(flow, self._outward)
-            found = read_grant(
-                document, Place(resource="", server=server), applicant, endpoint.scopes
-            )
-        except UnauthorizedError as error:
-            refused = isinstance(error, RefusedError)
-            raise StageError(
-                Stage.ADAPTER_EXECUTION,
-                f"no credentials for the upstream: {error.message}",
-                sub="credentials",
-                code=error.error if isinstance(error, RefusedError) else "unavailable",
-                retryable=not refused,
-                step="operator" if refused else None,
-            ) from error
+        document = await _performed(flow, self._outward)
+        found = read_grant(document, Place(resource="", server=server), applicant, endpoint.scopes)
         return found if found.expires_at else attrs.evolve(found, expires_at=now + LIFETIME)
+
+
+def _no_token(error: UnauthorizedError) -> StageError:
+    refused = isinstance(error, RefusedError)
+    return StageError(
+        Stage.ADAPTER_EXECUTION,
+        f"no credentials for the upstream: {error.message}",
+        sub="credentials",
+        code=error.error if isinstance(error, RefusedError) else "unavailable",
+        retryable=not refused,
+        step="operator" if refused else None,
+    )
 
 
 async def _performed(flow: Flow[dict[str, object]], outward: Outward) -> dict[str, object]:

@@ -42,7 +42,7 @@ def trial(compiler):
     return circuit
 
 
-async def sweep(compiler, call, *, stride=1, least=10):
+async def sweep(compiler, call, *, stride=1, least=4):
     """Cancel a call after each of its steps, and make another one each time."""
     assert (await call()).is_error is None
     step = 1

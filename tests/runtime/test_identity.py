@@ -607,3 +607,53 @@ async def test_a_long_key_of_the_upstream_does_not_fill_the_error(bench, upstrea
     text, told = failure(await bench.call(output_schema=schema))
     assert len(text) < 1500
     assert len(told["violations"][0]["pointer"]) == 500
+
+
+async def test_a_failure_is_that_of_everybody_who_waited_for_the_token(
+    guarded, make_bench, failure
+):
+    guarded.refuses, guarded.gate = (500, "server_error"), trio.Event()
+    bench = make_bench(guarded.upstream.url, auth=endpoint(guarded))
+    told = []
+
+    async def call():
+        told.append(failure(await bench.call())[1]["sub"])
+
+    async with bench.connections:
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(call)
+            while not guarded.forms:
+                await wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()
+            guarded.gate.set()
+        assert told == ["credentials"] * 100
+        assert len(guarded.forms) == 1
+        guarded.refuses = None
+        assert (await bench.call()).is_error is None
+
+
+@pytest.mark.parametrize("secret", ["s3cret-of-ours", INBOUND])
+async def test_a_token_endpoint_that_repeats_a_secret_gives_nothing_away(
+    guarded, make_bench, failure, secret
+):
+    guarded.refuses = (400, f"bad {secret}")
+    exchange = endpoint(guarded, subject_token_type="urn:x:jwt")
+    bench = make_bench(guarded.upstream.url, on_behalf_of=exchange)
+    async with bench.connections:
+        text, told = failure(await bench.call(principal=ANN, execution_config=ON_BEHALF))
+    assert told["code"] == "bad ***"
+    assert secret not in text
+
+
+async def test_a_token_without_end_is_none(guarded, make_bench, failure):
+    async def give(line, _seen):
+        body = {"access_token": "x" * 32_769, "token_type": "Bearer"}
+        await line.answer(json.dumps(body).encode())
+
+    guarded.give = give
+    bench = make_bench(guarded.upstream.url, auth=endpoint(guarded))
+    async with bench.connections:
+        _, told = failure(await bench.call())
+    assert (told["sub"], told["code"]) == ("credentials", "unavailable")
+    assert guarded.shown == []

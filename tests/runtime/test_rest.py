@@ -499,6 +499,38 @@ async def test_an_incomplete_body_is_not_taken_for_a_whole_one(bench, upstream, 
     assert failure(await bench.call())[1]["sub"] == "disconnected"
 
 
+@pytest.mark.parametrize(
+    "rest", [b"zz\r\n", b"2;" + b"x" * 200_000, b"0\r\n" + b"a: b\r\n" * 50_000]
+)
+async def test_a_body_that_is_not_http_is_malformed_and_no_broken_connection(
+    bench, upstream, failure, rest
+):
+    async def wrong(line, _seen):
+        head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n"
+        await line.stream.send_all(head + rest)
+        await line.wait_closed()
+
+    upstream.handler = wrong
+    told = failure(await bench.call())[1]
+    assert (told["sub"], told["retryable"]) == ("malformed_reply", False)
+
+
+async def test_the_reason_of_a_status_is_told_to_nobody_and_no_log(
+    bench, upstream, failure, caplog
+):
+    caplog.set_level(logging.INFO)
+
+    async def reasoned(line, _seen):
+        await line.stream.send_all(
+            b"HTTP/1.1 403 no-entry-with canary+5e/c7e7=9b1d\r\ncontent-length: 0\r\n\r\n"
+        )
+
+    upstream.handler = reasoned
+    text, _ = failure(await bench.call())
+    assert "HTTP/1.1 403" in caplog.text
+    assert "no-entry-with" not in text + caplog.text
+
+
 async def test_what_is_not_http_is_a_malformed_reply(bench, upstream, failure):
     async def noise(line, _seen):
         await line.stream.send_all(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")

@@ -103,14 +103,11 @@ class Incoming:
         size = 0
         # Closed here and now when left early; a generator left to the collector closes late.
         async with reading(self._response.aiter_raw()) as stream:
-            try:
-                async for part in stream:
-                    size += len(part)
-                    if size > limit:
-                        raise _too_large(limit)
-                    yield part
-            except httpcore2.RemoteProtocolError as error:
-                raise _broke_off() from error
+            async for part in stream:
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                yield part
 
     async def read(self, limit: int) -> Reply:
         """The whole answer.
@@ -332,9 +329,10 @@ async def _faults() -> AsyncGenerator[None]:
             retryable=True,
         ) from error
     except httpcore2.RemoteProtocolError as error:
-        # With a plain text the client itself noticed that the peer hung up; else it wraps
-        # what its parser refused.
-        if error.args and isinstance(error.args[0], str):
+        # With a plain text the client itself noticed that the peer hung up; else it wraps what its
+        # parser refused, which may be that there is nothing more.
+        said = error.args[0] if error.args else None
+        if isinstance(said, str) or str(said).startswith("peer closed connection"):
             raise _broke_off() from error
         raise malformed("the upstream's answer is not valid HTTP") from error
     except httpcore2.NetworkError as error:
