@@ -176,6 +176,7 @@ class CompiledOperation:
         await context.progress(value, total, said)
 
     def _failed(self, error: StageError, context: Context, shown: list[Secret]) -> CallToolResult:
+        hide = partial(self._mask, shown)
         if error.sub != "bug":
             # That one is in the log already, with its traceback.
             _log.log(
@@ -183,7 +184,7 @@ class CompiledOperation:
                 "operation %s, request %s: %s",
                 self.operation.operation_id,
                 context.request_id,
-                self._mask(shown, log_text(error)),
+                log_text(error, hide),
             )
         return failed(
             error,
@@ -192,7 +193,7 @@ class CompiledOperation:
                 revision=self.operation.revision,
                 request_id=context.request_id,
             ),
-            partial(self._mask, shown),
+            hide,
         )
 
 

@@ -140,20 +140,17 @@ def log_level(error: StageError) -> int:
     return logging.WARNING
 
 
-def log_text(error: StageError) -> str:
-    """A failure for the operator: with the cause if nobody was reached, without upstreams' text.
-
-    It is not masked.
-    """
-    code = "" if error.code == error.sub else f" {clean(str(error.code))[:80]}"
+def log_text(error: StageError, mask: Callable[[str], str]) -> str:
+    """A failure for the operator: with the cause if nobody was reached, without upstreams' text."""
+    code = "" if error.code == error.sub else f" {told(str(error.code), mask)[:80]}"
     text = f"{error.stage}, {error.sub}{code}"
     if error.stage is Stage.EXTERNAL_SERVICE:
         return text
-    why = _cause(error) if error.sub in {"connect", "tls"} else ""
-    return f"{text}: {error.message}" + (f": {why}" if why else "")
+    why = _cause(error, mask) if error.sub in {"connect", "tls"} else ""
+    return f"{text}: {mask(error.message)}" + (f": {why}" if why else "")
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException, mask: Callable[[str], str]) -> str:
     """The deepest of the causes that says anything."""
     said = ""
     seen: list[BaseException] = [error]
@@ -162,7 +159,7 @@ def _cause(error: BaseException) -> str:
         nested = found.exceptions if isinstance(found, BaseExceptionGroup) else ()
         seen += [each for each in (inner, *nested, *found.args) if isinstance(each, BaseException)]
         if found is not error and not isinstance(found, BaseExceptionGroup):
-            said = clean(str(found)) or said
+            said = told(str(found), mask) or said
     return said
 
 

@@ -657,3 +657,17 @@ async def test_a_token_without_end_is_none(guarded, make_bench, failure):
         _, told = failure(await bench.call())
     assert (told["sub"], told["code"]) == ("credentials", "unavailable")
     assert guarded.shown == []
+
+
+async def test_a_long_secret_in_a_code_is_not_cut_before_it_is_masked(
+    upstream, make_bench, failure, caplog
+):
+    caplog.set_level(logging.DEBUG, "mcp_trio")
+    secret = "begin-of-secret-" + "x" * 600
+    upstream.says({"code": f"bad {secret}"}, status=400)
+    bench = make_bench(upstream.url, auth=Auth(kind="bearer", secret=Secret(secret)))
+    async with bench.connections:
+        text, told = failure(await bench.call(output_mapping={"error": {"code": "=body.code"}}))
+    assert told["code"] == "bad ***"
+    assert "bad ***" in caplog.text
+    assert "begin-of-secret" not in text + caplog.text
