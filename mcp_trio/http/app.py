@@ -109,7 +109,11 @@ class HTTPApp:
         self._gate = self.options.gate(host)
         self.reaper = Reaper(self.options.cleanup_timeout)
         self.sessions = SessionTable(service, self.options, self.reaper)
-        self._limits = codec.CodecLimits(max_depth=self.options.max_depth)
+        self._limits = codec.CodecLimits(
+            max_depth=self.options.max_depth,
+            max_nodes=self.options.max_nodes,
+            max_batch=self.options.max_batch,
+        )
         self._nursery: trio.Nursery | None = None
         self._draining = False
         self._in_flight = 0

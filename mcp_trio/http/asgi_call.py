@@ -30,6 +30,8 @@ EXTENSION = "mcp_trio.connection"
 INBOX_BYTES = 65536
 INBOX_MESSAGES = 128
 """How much a call may hold unread before its connection stops reading."""
+JOINED_BYTES = 1024
+"""How large pieces of a body are made that came in smaller ones."""
 
 
 class Link(Protocol):
@@ -164,13 +166,27 @@ class AppCall:
         else:
             content = message.get("body") or message.get("text") or message.get("bytes") or b""
             size = len(cast("bytes | str", content))
-            if kind == "http.request" and not size and self._inbox:
-                # Most bodies come as one piece and an empty last one: spare the second receive.
-                self._inbox[-1][0]["more_body"] = message["more_body"]
-            else:
+            self._unread += size
+            if kind != "http.request" or not self._joined(message, size):
                 self._inbox.append((message, size))
-                self._unread += size
         self._announce()
+
+    def _joined(self, message: Message, size: int) -> bool:
+        """Add a piece of the body to the one before it, if the application has that one to take.
+
+        Most bodies come as one piece and an empty last one: that spares the second receive. And a
+        peer that sends its body byte by byte must not make each byte a message of its own.
+        """
+        if not self._inbox:
+            return False
+        last, held = self._inbox[-1]
+        if size and held + size > JOINED_BYTES:
+            return False
+        if size:
+            last["body"] = cast("bytes", last["body"]) + cast("bytes", message["body"])
+            self._inbox[-1] = (last, held + size)
+        last["more_body"] = message["more_body"]
+        return True
 
     def lose_peer(self) -> None:
         """Tell the application that nobody listens any more, and limit its remaining time.

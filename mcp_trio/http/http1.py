@@ -27,7 +27,7 @@ from hypercorn.typing import H11SendableEvent
 
 from .asgi_call import AppCall
 from .hypercorn_glue import Surroundings
-from .ws_bounds import bound, overrun
+from .ws_bounds import SocketMeter, bound, cut_off, overrun
 
 MAX_AHEAD = 65536
 """Bytes of pipelined requests held while an earlier one is answered."""
@@ -86,7 +86,11 @@ class HTTP1(H11Protocol):
             Phase.ANSWER: math.inf,
             Phase.IDLE: settings.keep_alive_timeout,
         }
+        self._settings = settings
+        self._meter: SocketMeter | None = None  # once this is a WebSocket
         self._max_head = settings.max_header_bytes
+        self._max_fields = settings.max_header_fields
+        self._max_url = settings.max_url_bytes
         self._max_requests = settings.max_requests_per_connection
         self._phase: Phase = Phase.HEAD
         self._paused = False  # h11 holds input that must wait for the answer under way
@@ -134,6 +138,7 @@ class HTTP1(H11Protocol):
         self._call = call
         if isinstance(self.stream, WSStream):
             bound(self.stream)
+            self._meter = SocketMeter(self._settings, trio.current_time())
 
     def end_call(self, call: AppCall) -> None:
         """Nothing is kept for a call that has returned."""
@@ -207,7 +212,7 @@ class HTTP1(H11Protocol):
             try:
                 event = self.connection.next_event()
             except h11.RemoteProtocolError as error:
-                await self._refuse(error.error_status_hint)
+                await self._refuse(self._status_of(error))
                 break
             if isinstance(event, h11.Request):
                 if not await self._begin(event):
@@ -225,11 +230,28 @@ class HTTP1(H11Protocol):
                 if not any(self.connection.trailing_data):
                     break  # the usual case; h11 would only say so too, but take longer
             else:
-                await self.stream.handle(event)
+                await self._take_frames(event)
         if self.stream is not None and (self.stream.closed or overrun(self.stream)):
             # Hypercorn has refused a WebSocket handshake or message without ending it.
             await self.send(Closed())
         self._settle()
+
+    def _status_of(self, error: h11.RemoteProtocolError) -> int:
+        """The status of an error; a head that has no end of its first line has too long a URL."""
+        status = error.error_status_hint
+        return 414 if status == 431 and b"\n" not in self.connection.trailing_data[0] else status
+
+    async def _take_frames(self, event: Data) -> None:
+        """Pass on the bytes of a WebSocket, unless they are too many frames."""
+        stream = self.stream
+        if not isinstance(stream, WSStream):
+            return
+        if self._meter is not None and stream.handshake.accepted:
+            reason = self._meter.take(event.data, trio.current_time())
+            if reason is not None:
+                await cut_off(stream, reason)
+                return
+        await stream.handle(event)
 
     async def _begin(self, request: h11.Request) -> bool:
         """Open the stream of a request, or refuse its head and return False."""
@@ -289,7 +311,9 @@ class HTTP1(H11Protocol):
             if request.method == b"PRI" and not self.keep_alive_requests:
                 raise H2ProtocolAssumedError(_PREFACE + self.connection.trailing_data[0])
             return 505
-        if size > self._max_head:
+        if len(request.target) > self._max_url:
+            return 414
+        if size > self._max_head or len(request.headers) > self._max_fields:
             return 431
         # RFC 9112 6.1: both framings at once, or a transfer coding from HTTP/1.0, is how one
         # request is smuggled inside another past a proxy that reads it differently.

@@ -3,8 +3,9 @@
 Added here: the request body opens the peer's window only as the application takes it, so one
 slow application does not stop the connection and no body piles up; a response waits while the
 peer keeps the window shut, for `write_timeout` at most; an unfinished response resets its stream;
-frames leave together, from the one task that may suspend on the wire. The rule of the file is
-that of `http1`: it takes bytes, gives bytes, and decides.
+frames leave together, from the one task that may suspend on the wire; what a peer sends beside its
+requests is budgeted (`http2_floods`), and nothing of it is kept. The rule of the file is that of
+`http1`: it takes bytes, gives bytes, and decides.
 """
 
 import math
@@ -16,6 +17,7 @@ import h2.events
 import h2.exceptions
 import trio
 from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import (
     Body,
@@ -27,16 +29,24 @@ from hypercorn.protocol.events import (
 )
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import BUFFER_HIGH_WATER, BufferCompleteError, H2Protocol, StreamBuffer
+from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import WSStream
-from priority.priority import DeadlockError
+from hyperframe.frame import GoAwayFrame
+from priority.priority import DeadlockError, MissingStreamError, PriorityTree
 
-from .asgi_call import AppCall
+from .asgi_call import LOGGER, AppCall
 from .http1 import AfterEOF, readable_handshake
+from .http2_floods import FrameMeter
 from .hypercorn_glue import Signal, Surroundings
-from .ws_bounds import bound, overrun
+from .ws_bounds import SocketMeter, bound, cut_off, overrun
 
 WRITE_BATCH = 65536
 """Bytes collected from streams before they are written."""
+
+TABLE_BYTES = 4096
+"""The most of our header fields that is remembered for a peer's decoder, whatever it offers."""
+
+_KNOWN_SETTINGS = frozenset(SettingCodes)
 
 
 class BoundedBuffer(StreamBuffer):
@@ -97,8 +107,19 @@ class HTTP2(H2Protocol):
         self._calls: dict[int, AppCall] = {}
         self._bodies: dict[int, float] = {}  # streams whose request body is due, and when
         self._stalls: dict[int, trio.CancelScope] = {}  # responses that wait for the window
+        self._sockets: dict[int, SocketMeter] = {}  # of streams that are WebSockets
+        self._hearing = False  # a stream is taking what the peer has sent, in the reader's task
         self._doomed: set[int] = set()  # streams the reader has to reset
         self._unwritten = 0  # bytes given to `send` since the last write
+        self._requests = 0  # begun on this connection
+        self._over = False  # nothing more is taken from the peer
+        self._retired = False  # GOAWAY has been said, and what is under way goes on
+        self._meter = FrameMeter(around.settings, trio.current_time())
+        # The stock class tells the peer this limit, and leaves h2 with a bigger one.
+        self.connection.decoder.max_header_list_size = around.settings.max_header_bytes
+        # What is in it is bounded by `_accepts`.
+        most = 4 * around.settings.max_concurrent_streams + 1000
+        self.priority = PriorityTree(maximum_streams=most)
 
     @property
     def congested(self) -> bool:
@@ -117,6 +138,7 @@ class HTTP2(H2Protocol):
         stream = self.streams[stream_id]
         if isinstance(stream, WSStream):
             bound(stream)
+            self._sockets[stream_id] = SocketMeter(self._settings, trio.current_time())
         else:
             call.consumed = partial(self._open_window, stream_id)
 
@@ -124,6 +146,11 @@ class HTTP2(H2Protocol):
 
     async def handle(self, event: Event) -> None:
         """Take bytes, or the news that the connection is over."""
+        if isinstance(event, RawData):
+            excess = self._meter.take(event.data, trio.current_time())
+            if excess is not None:
+                await self._calm(excess)
+                return
         await super().handle(event)
         if isinstance(event, Closed):
             # Their writers wait for a send task that has just ended.
@@ -170,14 +197,35 @@ class HTTP2(H2Protocol):
             self.connection.close_connection()
         await self._flush()
 
+    async def _calm(self, excess: str) -> None:
+        """End the connection: the peer goes beyond what it may."""
+        self._over = True
+        LOGGER.info("HTTP/2 connection of %s ended: too many %s", self.client, excess)
+        with suppress(h2.exceptions.ProtocolError):
+            self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+        await self._flush()
+        await self.send(Closed())
+
+    async def _retire(self) -> None:
+        """Say GOAWAY, and go on with the streams there are. h2 can only say it and close."""
+        self._retired = True
+        await self._flush()
+        last = self.connection.highest_inbound_stream_id
+        frame = GoAwayFrame(stream_id=0, last_stream_id=last, error_code=ErrorCodes.NO_ERROR)
+        await self.send(RawData(data=frame.serialize()))
+
     # Input.
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
+            if self._over:
+                return
             # The stock limit on requests closes the connection under its open streams.
             self.keep_alive_requests = 0
+            if isinstance(event, h2.events.PriorityUpdated):
+                continue  # RFC 9113 has given it up, and the tree would grow with it
             if isinstance(event, h2.events.RequestReceived):
-                if not self._accepts(event):
+                if not await self._accepts(event):
                     continue
                 if event.stream_ended is None:
                     due = trio.current_time() + self._settings.body_timeout
@@ -187,25 +235,69 @@ class HTTP2(H2Protocol):
                 continue
             elif isinstance(event, (h2.events.StreamEnded, h2.events.StreamReset)):
                 self._bodies.pop(event.stream_id or 0, None)
+                if isinstance(event, h2.events.StreamReset) and not event.remote_reset:
+                    await self._count_reset()
+            elif isinstance(event, h2.events.RemoteSettingsChanged):
+                self._forget_settings()
             await super()._handle_events([event])
         await self._flush()
 
-    def _accepts(self, event: h2.events.RequestReceived) -> bool:
-        """Whether Hypercorn's streams can take this request; resets its stream if not."""
+    async def _accepts(self, event: h2.events.RequestReceived) -> bool:
+        """Whether this request is served; if not, it is answered or its stream reset."""
         stream_id = event.stream_id or 0
-        headers = dict(event.headers or [])
+        fields = event.headers or []
+        headers = dict(fields)
         path = headers.get(b":path", b"")
         method = headers.get(b":method", b"")
-        readable = path.isascii() and method.isascii() and readable_handshake(event.headers or [])
-        if not path or not readable:
-            self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
-            return False
+        if self._retired or self.context.terminated.is_set():
+            # RFC 9113, 8.7: the client may send it again, elsewhere.
+            return await self._refuse(stream_id, ErrorCodes.REFUSED_STREAM)
+        if not path or not (path.isascii() and method.isascii() and readable_handshake(fields)):
+            return await self._refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
+        if len(path) > self._settings.max_url_bytes:
+            return self._answer(event, b"414")
+        if sum(not name.startswith(b":") for name, _ in fields) > self._settings.max_header_fields:
+            return self._answer(event, b"431")
         # A reset stream no longer counts for h2, its application does until it has returned:
         # opening and resetting in a row must not buy unlimited work.
         if len(self._calls) >= 2 * self._settings.max_concurrent_streams:
-            self._reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
-            return False
+            return await self._refuse(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
+        self._requests += 1
+        most = self._settings.max_requests_per_connection + self._settings.max_concurrent_streams
+        if self._requests >= most:  # of which none has ended in its turn
+            await self._retire()
         return True
+
+    async def _refuse(self, stream_id: int, code: ErrorCodes) -> bool:
+        self._reset(stream_id, code)
+        await self._count_reset()
+        return False
+
+    async def _count_reset(self) -> None:
+        """Count a reset that the peer has brought about, as if it had sent it (CVE-2025-8671)."""
+        if not self.closed and not self._meter.reset(trio.current_time()):
+            await self._calm("resets")
+
+    def _answer(self, event: h2.events.RequestReceived, status: bytes) -> bool:
+        """Refuse a request with a status and no more."""
+        stream_id = event.stream_id or 0
+        with suppress(h2.exceptions.ProtocolError):
+            fields = [(b":status", status), (b"content-length", b"0")]
+            self.connection.send_headers(stream_id, fields, end_stream=True)
+        if event.stream_ended is None:
+            self._reset(stream_id, ErrorCodes.NO_ERROR)
+        return False
+
+    def _forget_settings(self) -> None:
+        """Keep no setting that nobody knows, and no table beyond what we want to fill."""
+        settings = self.connection.remote_settings
+        for name in [name for name in settings if name not in _KNOWN_SETTINGS]:
+            del settings[name]
+        encoder = self.connection.encoder
+        encoder.header_table_size = min(encoder.header_table_size, TABLE_BYTES)
+        if len(changes := encoder.table_size_changes) > 2:
+            # Only the least and the last are of interest to a decoder (RFC 7541, 4.2).
+            encoder.table_size_changes = [min(changes), changes[-1]]
 
     async def _take_data(self, event: h2.events.DataReceived) -> None:
         stream_id = event.stream_id or 0
@@ -217,13 +309,26 @@ class HTTP2(H2Protocol):
             # Answered before its body was read: the client may spare the rest.
             self._reset(stream_id, ErrorCodes.NO_ERROR)
         else:
-            await stream.handle(Body(stream_id=stream_id, data=data))
+            await self._pass_on(stream_id, stream, data)
             if overrun(stream):
                 self._reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
                 await self._close_stream(stream_id)
             if call is not None and call.consumed is not None:
                 size -= len(data)
         self._open_window(stream_id, size)
+
+    async def _pass_on(self, stream_id: int, stream: HTTPStream | WSStream, data: bytes) -> None:
+        meter = self._sockets.get(stream_id)
+        self._hearing = True
+        try:
+            if meter is not None and isinstance(stream, WSStream) and stream.handshake.accepted:
+                reason = meter.take(data, trio.current_time())
+                if reason is not None:
+                    await cut_off(stream, reason)
+                    return
+            await stream.handle(Body(stream_id=stream_id, data=data))
+        finally:
+            self._hearing = False
 
     def _open_window(self, stream_id: int, size: int) -> None:
         """Let the peer send ``size`` bytes more, on this stream and on the connection."""
@@ -238,6 +343,7 @@ class HTTP2(H2Protocol):
 
     async def _close_stream(self, stream_id: int) -> None:
         self._bodies.pop(stream_id, None)
+        self._sockets.pop(stream_id, None)
         await super()._close_stream(stream_id)
         self._settle()
 
@@ -274,10 +380,29 @@ class HTTP2(H2Protocol):
                 self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
                 await buffer.close()
             await super().stream_send(event)
+            if not self._retired and self._requests >= self._settings.max_requests_per_connection:
+                # Now and not at its begin: many a client gives up what is under way at a GOAWAY.
+                await self._retire()
+            if self._retired and self.idle:
+                await self.send(Closed())
+        elif self._hearing and isinstance(event, Data):
+            await self._answer_frame(event)
         elif isinstance(event, (Body, Data, EndBody, EndData, Trailers)):
             await self._push(event)
         else:
             await super().stream_send(event)
+
+    async def _answer_frame(self, event: Data) -> None:
+        """Queue a pong or a farewell, which the reader must not wait for; drop it if it cannot go.
+
+        Waiting here would keep out the very window update that it waits for.
+        """
+        buffer = self.stream_buffers.get(event.stream_id)
+        if buffer is not None and len(buffer.buffer) < BUFFER_HIGH_WATER:
+            buffer.buffer.extend(event.data)
+            with suppress(MissingStreamError):
+                self.priority.unblock(event.stream_id)
+            cast("Signal", self.has_data).notify()
 
     async def _push(self, event: StreamEvent) -> None:
         deadline = trio.current_time() + self._settings.write_timeout
@@ -296,8 +421,11 @@ class HTTP2(H2Protocol):
         buffer = self.stream_buffers.get(stream_id)
         before = len(buffer.buffer) if buffer is not None else 0
         await super()._send_data(stream_id)
+        if buffer is None or len(buffer.buffer) >= before:
+            return
+        self._meter.sent_data()
         stall = self._stalls.get(stream_id)
-        if stall is not None and buffer is not None and len(buffer.buffer) < before:
+        if stall is not None:
             stall.deadline = trio.current_time() + self._settings.write_timeout
 
     async def send_task(self) -> None:

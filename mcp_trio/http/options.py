@@ -52,6 +52,10 @@ class HTTPOptions:
     """Seconds for a request body to arrive (408)."""
     max_depth: int = 64
     """Nesting of a JSON body (400, -32600)."""
+    max_nodes: int = 100_000
+    """Values in a JSON body, one for each comma and each opening bracket (400, -32600)."""
+    max_batch: int = 100
+    """Messages in an array, where a revision has arrays (400, -32600)."""
     max_sessions: int = 1000
     """Sessions of the handshake era, WebSockets and HTTP+SSE streams (503 with Retry-After)."""
     max_in_flight: int = 1000

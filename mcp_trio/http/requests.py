@@ -130,20 +130,20 @@ class HTTPRequest:
             announced = 0  # the bytes are counted as they come
         if announced > limit:
             raise BodyTooLargeError
-        chunks: list[bytes] = []
-        size = 0
+        # One buffer: a list of the pieces would cost a body sent in small ones many times its size.
+        body = bytearray()
         with trio.move_on_after(timeout):
             while True:
                 message = await self.receive()
                 if message["type"] == "http.disconnect":
                     raise PeerGoneError
                 chunk = cast("bytes", message.get("body", b""))
-                size += len(chunk)
-                if size > limit:
+                if len(body) + len(chunk) > limit:
                     raise BodyTooLargeError
-                chunks.append(chunk)
-                if not message.get("more_body", False):
-                    return b"".join(chunks)
+                if message.get("more_body", False):
+                    body += chunk
+                else:
+                    return bytes(body + chunk) if body else chunk
         raise BodyTimeoutError
 
     @contextlib.asynccontextmanager

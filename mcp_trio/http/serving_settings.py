@@ -36,14 +36,39 @@ class ServingSettings:
     max_header_bytes: int = 32768
     """Size of a request head; beyond it 431."""
 
+    max_header_fields: int = 100
+    """Fields of a request head; beyond it 431."""
+
+    max_url_bytes: int = 8192
+    """Size of a request's path and query; beyond it 414."""
+
     max_requests_per_connection: int = 10_000
-    """HTTP/1.1 requests before a connection is closed, so that load can move elsewhere."""
+    """Requests before a connection is closed, so that load can move elsewhere. HTTP/2 says GOAWAY
+    and answers those it has."""
 
     max_concurrent_streams: int = 100
     """HTTP/2 requests one connection may have in flight."""
 
-    max_websocket_message_bytes: int = 16 * 1024 * 1024
+    max_resets: int = 1000
+    """HTTP/2 streams that are reset within `flood_window`, by the peer or because of what it sent;
+    beyond it GOAWAY with ENHANCE_YOUR_CALM. Opening and resetting costs a peer nothing."""
+
+    max_idle_frames: int = 10_000
+    """HTTP/2 frames within `flood_window` that carry nothing of a request: SETTINGS, PING,
+    WINDOW_UPDATE beyond what answers account for, PRIORITY, empty DATA and CONTINUATION, unknown
+    ones. Beyond it GOAWAY with ENHANCE_YOUR_CALM."""
+
+    flood_window: float = 30.0
+    """Seconds in which as many frames become allowed again as are allowed at once."""
+
+    max_websocket_message_bytes: int = 4 * 1024 * 1024
     """Size of one WebSocket message; beyond it close code 1009."""
+
+    max_websocket_fragments: int = 1024
+    """Frames of one WebSocket message; beyond it close code 1009."""
+
+    max_websocket_pings: int = 100
+    """WebSocket pings and pongs within `flood_window`; beyond it close code 1008."""
 
     disconnect_grace: float = 5.0
     """How long an application may go on after its peer is lost. Then it is cancelled, so that a

@@ -3,13 +3,18 @@
 Hypercorn tells a peer that its message is too big, and then goes on collecting what that peer
 sends; and it inflates whatever arrives without a limit. So here the message is dropped at the
 limit, its connection ends, and compression is never agreed to (RFC 7692, section 5: a server may
-decline it), which also keeps its parameters from being read.
+decline it), which also keeps its parameters from being read. Frames that cost their sender nothing
+are counted before Hypercorn reads them: pings, pongs, and fragments of one message.
 """
 
 from typing import Any
 
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
-from wsproto.events import Message
+from wsproto.events import CloseConnection, Message
+from wsproto.frame_protocol import CloseReason, Opcode
+
+from .allowance import Allowance
+from .serving_settings import ServingSettings
 
 
 class BoundedMessage(WebsocketBuffer):
@@ -31,10 +36,70 @@ class BoundedMessage(WebsocketBuffer):
         super().extend(event)  # pyright: ignore[reportUnknownMemberType]  # generic there, unsaid
 
 
+class SocketMeter:
+    """The frames of one WebSocket, counted as their bytes come (RFC 6455, section 5.2)."""
+
+    def __init__(self, settings: ServingSettings, now: float) -> None:
+        self._max_fragments = settings.max_websocket_fragments
+        self._pings = Allowance(settings.max_websocket_pings, settings.flood_window, now)
+        self._fragments = 0  # of the message under way
+        self._skip = 0  # bytes of a payload that are still to come
+        self._head = bytearray()  # of a frame, while it is not all there
+
+    def take(self, data: bytes, now: float) -> CloseReason | None:
+        """Count what has come; the reason to close if it is too much."""
+        at, end = 0, len(data)
+        while at < end:
+            if self._skip:
+                step = min(self._skip, end - at)
+                self._skip -= step
+                at += step
+                continue
+            step = self._wanted() - len(self._head)
+            self._head += data[at : at + step]
+            at += step
+            if len(self._head) == self._wanted():
+                reason = self._count(now)
+                if reason is not None:
+                    return reason
+                self._head.clear()
+        return None
+
+    def _wanted(self) -> int:
+        """How long the head of this frame is: flags, length, mask."""
+        if len(self._head) < 2:
+            return 2
+        length = self._head[1]
+        return 2 + {126: 2, 127: 8}.get(length & 0x7F, 0) + (4 if length & 0x80 else 0)
+
+    def _count(self, now: float) -> CloseReason | None:
+        head = self._head
+        short = head[1] & 0x7F
+        wide = {126: 2, 127: 8}.get(short, 0)
+        self._skip = int.from_bytes(head[2 : 2 + wide], "big") if wide else short
+        match head[0] & 0x0F:
+            case Opcode.PING | Opcode.PONG:
+                return None if self._pings.take(now) else CloseReason.POLICY_VIOLATION
+            case Opcode.CONTINUATION:
+                self._fragments += 1
+            case _:
+                self._fragments = 1
+        return CloseReason.MESSAGE_TOO_BIG if self._fragments > self._max_fragments else None
+
+
 def bound(stream: WSStream) -> None:
     """Put the bounds on a stream whose request has been read, before it is accepted."""
     stream.buffer = BoundedMessage(stream.config.websocket_max_message_size)
     stream.handshake.extensions = None
+
+
+async def cut_off(stream: WSStream, reason: CloseReason) -> None:
+    """Tell a peer that it has gone over a limit; from now on `overrun` says so, too."""
+    if isinstance(stream.buffer, BoundedMessage):
+        stream.buffer.full = True
+    await stream._send_wsproto_event(  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+        CloseConnection(code=reason)
+    )
 
 
 def overrun(stream: object) -> bool:

@@ -300,6 +300,8 @@ class H2Client:
         self.resets: dict[int, int] = {}
         self.refuse_data = False
         self.gone_away = False
+        self.farewell: tuple[int, int] | None = None
+        """Code and last stream of the GOAWAY."""
 
     async def ask(
         self,
@@ -350,6 +352,7 @@ class H2Client:
                     self.resets[event.stream_id] = event.error_code
                 case h2.events.ConnectionTerminated():
                     self.gone_away = True
+                    self.farewell = (int(event.error_code), event.last_stream_id)
         await self.flush()
         return True
 

@@ -98,6 +98,47 @@ def test_a_refusal_never_repeats_what_came() -> None:
 # -- depth ------------------------------------------------------------------------------
 
 
+def numbers(count: int) -> bytes:
+    return b'{"jsonrpc":"2.0","method":"m","params":{"x":[%s]}}' % b",".join([b"0"] * count)
+
+
+def test_the_most_values_that_are_allowed_pass_and_one_more_does_not() -> None:
+    # The message, its two other members, the params and the array count, too.
+    limits = CodecLimits(max_nodes=100)
+    assert isinstance(decode(numbers(95), limits), Notification)
+    assert "values" in refused(numbers(96), INVALID_REQUEST, limits).message
+
+
+@pytest.mark.parametrize("item", [b"{},", b"[],", b'{"a":1},', b'"",', b"[[],[]],", b'"a\\"b",'])
+def test_a_great_number_of_values_of_any_kind_is_refused_unread(item: bytes) -> None:
+    data = b'{"jsonrpc":"2.0","method":"m","params":{"x":[' + item * 60_000 + b"0]}}"
+    assert "values" in refused(data, INVALID_REQUEST, CodecLimits(max_nodes=50_000)).message
+
+
+def test_commas_and_brackets_in_strings_are_no_values() -> None:
+    text = r"\",[[{{,\\" * 1000
+    data = b'{"jsonrpc":"2.0","method":"m","params":{"x":"%s"}}' % text.encode()
+    assert isinstance(decode(data, CodecLimits(max_nodes=10)), Notification)
+
+
+@given(
+    st.recursive(
+        st.text('a"\\,[]{}') | st.none() | st.integers(),
+        lambda inner: (
+            st.lists(inner, min_size=1) | st.dictionaries(st.text('"\\,'), inner, min_size=1)
+        ),
+    )
+)
+def test_the_values_that_are_counted_are_the_real_ones(value: object) -> None:
+    def nodes(item: object) -> int:
+        parts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        return 1 + sum(map(nodes, parts))
+
+    data, limit = json.dumps(value).encode(), nodes(value)
+    assert codec.overgrown(data, CodecLimits(max_depth=1000, max_nodes=limit)) is None
+    assert limit == 1 or codec.overgrown(data, CodecLimits(max_depth=1000, max_nodes=limit - 1))
+
+
 def nested(levels: int, opening: str = "[", closing: str = "]") -> bytes:
     """A message that nests `levels` deep, itself and its params included."""
     inner = levels - 2
@@ -146,8 +187,8 @@ def test_the_depth_that_is_counted_is_the_real_one(value: object) -> None:
         return 0
 
     data = json.dumps(value).encode()
-    assert not codec.too_deep(data, depth(value))
-    assert depth(value) == 0 or codec.too_deep(data, depth(value) - 1)
+    assert codec.overgrown(data, CodecLimits(max_depth=depth(value))) is None
+    assert depth(value) == 0 or codec.overgrown(data, CodecLimits(max_depth=depth(value) - 1))
 
 
 # -- requests ---------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import msgspec
 from mcp_trio.abc import RawEntry, RegistryError, Trouble
 from mcp_trio.catalog.operation import FORMAT, MAX_VIEW_DEPTH
 from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES
-from mcp_trio.jsonrpc.codec import too_deep
+from mcp_trio.jsonrpc.codec import CodecLimits, overgrown
 from mcp_trio.wire import JSONObject
 
 KEYS = ("format", "revision", "operations")
@@ -111,13 +111,16 @@ def _operations(parts: Mapping[str, msgspec.Raw]) -> list[msgspec.Raw]:
     return _list.decode(parts["operations"])
 
 
+_LIMITS = CodecLimits(max_depth=MAX_VIEW_DEPTH)
+
+
 def _entry(raw: bytes, fingerprint: bytes, place: str) -> RawEntry:
     fault = None
     view: object = None
     if len(raw) > MAX_VIEW_BYTES:
         fault = f"{place}: the view is larger than {MAX_VIEW_BYTES} bytes"
-    elif too_deep(raw, MAX_VIEW_DEPTH):
-        fault = f"{place}: the view is nested more than {MAX_VIEW_DEPTH} levels deep"
+    elif reason := overgrown(raw, _LIMITS):
+        fault = f"{place}: the view: {reason}"
     else:
         try:
             view = _plain.decode(raw)
