@@ -14,6 +14,7 @@ import attrs
 
 from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.errors import UnauthorizedError
+from mcp_trio.secrets import Secret
 from mcp_trio.wire.basic import JSONObject, RequestId
 
 
@@ -115,6 +116,40 @@ class ChallengeError(UnauthorizedError):
         """Values of `WWW-Authenticate`, each a field of its own."""
         self.headers = headers
         """More fields for the answer, such as a nonce; lower-case names."""
+
+
+@attrs.frozen(kw_only=True)
+class Credentials:
+    """What a request shows to prove who sends it."""
+
+    head: RequestHead
+    """Of the request, with the certificate of its connection."""
+    audiences: frozenset[str]
+    """What the endpoint is called: a token has to be meant for one of these."""
+    token: Secret | None = None
+    """The token in its `Authorization`, if there is one."""
+
+
+@runtime_checkable
+class Authenticator(Protocol):
+    """Knows one kind of proof. Several are asked in order until one knows who calls."""
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The authorization servers whose tokens it takes, to be told to clients."""
+        ...
+
+    async def authenticate(self, credentials: Credentials) -> Principal | None:
+        """Say who proves himself; None if there is no proof of this kind, so the next is asked.
+
+        A token that is bound to a key or a certificate says so in the claim `cnf` of the
+        principal, and whoever asks here looks at the rest of the proof (RFC 7800).
+
+        Raises:
+            UnauthorizedError: this kind of proof, and it does not hold. The text is told.
+            OverloadedError: it cannot be said now.
+        """
+        ...
 
 
 @runtime_checkable

@@ -135,18 +135,28 @@ def guarded_by(
     """The authorizer of one entry: it needs scopes, or asks somebody, or both, or neither.
 
     Raises:
-        ConfigurationError: `scopes` is one string, or a scope is none (RFC 6749, section 3.3).
+        ConfigurationError: what is named is no scope.
     """
-    if isinstance(scopes, str):
-        raise ConfigurationError(f"{what}: required_scopes is a list of scopes")
-    named = frozenset(scopes or ())
-    for scope in named:
-        if not _SCOPE.fullmatch(scope):
-            raise ConfigurationError(f"{what}: {scope[:64]!r} is no scope")
+    named = check_scopes(scopes or (), what)
     if not named:
         return authorize
     demanded = RequiresScopes(named, what)
     return demanded if authorize is None else _Both(demanded, authorize)
+
+
+def check_scopes(scopes: Iterable[str], what: str) -> frozenset[str]:
+    """Judge scopes that a program or its settings name.
+
+    Raises:
+        ConfigurationError: they are one string, or one of them is none (RFC 6749, section 3.3).
+    """
+    if isinstance(scopes, str):
+        raise ConfigurationError(f"{what}: scopes are given as a list")
+    named = frozenset(scopes)
+    for scope in named:
+        if not _SCOPE.fullmatch(scope):
+            raise ConfigurationError(f"{what}: {scope[:64]!r} is no scope")
+    return named
 
 
 def scopes_of(authorize: Authorizer | None) -> frozenset[str]:
