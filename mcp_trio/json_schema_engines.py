@@ -76,7 +76,12 @@ class FastEngine:
 
         try:
             self._checker: Any = checkers[dialect](schema, retriever=refuse)
-        except (ValueError, fast.ValidationError) as error:
+        except fast.ValidationError as error:
+            # Where in the schema it is: a large one says the same word many times.
+            where = pointer(error.instance_path)
+            said = error.message.split("\n", 1)[0]
+            raise SchemaError(f"{where}: {said}"[:400] if where else said[:400]) from error
+        except ValueError as error:
             raise SchemaError(str(error).split("\n", 1)[0][:400]) from error
 
     def is_valid(self, instance: object) -> bool:

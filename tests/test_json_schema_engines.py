@@ -83,3 +83,17 @@ def test_values_are_not_repeated(engine):
     faults = list(engine(PERSON, "2020-12").faults({"name": 5, "kind": "canary"}))
     assert faults
     assert "canary" not in str(faults)
+
+
+@each
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"properties": {"a": {"type": "strng"}}}, "/properties/a/type: "),
+        ({"$defs": {"a/b": {"required": "a"}}}, "/$defs/a~1b/required: "),
+    ],
+)
+def test_a_fault_of_a_schema_is_told_with_its_place(engine, schema, place):
+    with pytest.raises(SchemaError) as caught:
+        engine(schema, "2020-12")
+    assert str(caught.value).startswith(place)

@@ -98,9 +98,18 @@ _ADVICE: Sequence[tuple[str, str]] = (
     (r"^args\..* is used but", "Add the argument to input_schema.properties, or mend the name."),
     (r"^there is no '", "Read only the names that are listed."),
     (r"there is no function", "Use a function of JMESPath."),
-    (r"not a JMESPath expression", "Mend the expression; a literal needs no '=' before it."),
+    (
+        r"not a JMESPath expression",
+        (
+            "Mend the expression: a number in it stands in backticks, as in status == `200`, and a "
+            "text in quotes, as in args.kind == 'a'. What is no expression has no '=' before it."
+        ),
+    ),
     (r"not supported by this version", "Leave it out."),
-    (r"is not available in this installation", "Install the extra that brings it, or leave it."),
+    (
+        r"is not available in this installation",
+        "Mend the name, or install the package or extra that brings it.",
+    ),
     (r"needs the extra", "Install the extra."),
     (r"header is not for an operation", "Set it in the connection, or leave it out."),
     (r"claims the (name|operation_id) too", "Rename one of the two."),

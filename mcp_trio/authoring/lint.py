@@ -27,6 +27,11 @@ _SECRET = re.compile(
     r"|\bAKIA[0-9A-Z]{16}\b|\bxox[abprs]-[\w-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|\beyJ[\w-]{10,}\.[\w-]{10,}\."
 )
+_EXPRESSION = re.compile(
+    r"(args|principal|request|vars|body|status|headers|data|errors|rows|message|messages|content)"
+    r"((\.[A-Za-z_]\w*|\[\d*\])+)"
+)
+"""What a text is that was to be an expression; words of prose are not."""
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _ROOT_COMBINERS = ("oneOf", "anyOf", "allOf")
 _LITERALS = {"json", "none"}
@@ -50,6 +55,7 @@ def lint(compiled: CompiledOperation) -> Iterator[Warned]:
     yield from _results(operation)
     yield from _behaviour(operation, compiled)
     yield from _secrets(operation)
+    yield from _forgotten(operation)
 
 
 def _names(operation: Operation) -> Iterator[Warned]:
@@ -196,6 +202,29 @@ def _secrets(operation: Operation) -> Iterator[Warned]:
                 path,
                 "looks like a secret, and everybody who may read the registry can read it",
                 "Take it out, replace it upstream, and let the connection hold the new one.",
+            )
+
+
+def _forgotten(operation: Operation) -> Iterator[Warned]:
+    """Texts in mappings that lack the sign of an expression."""
+    waiting: list[tuple[tuple[str | int, ...], object]] = [
+        (("input_mapping",), dict(operation.input_mapping)),
+        (("output_mapping",), dict(operation.output_mapping)),
+    ]
+    while waiting:
+        path, node = waiting.pop()
+        if isinstance(node, dict):
+            held = cast("JSONObject", node)
+            # With `expr` it is an expression already.
+            waiting += [((*path, key), child) for key, child in held.items() if key != "expr"]
+        elif isinstance(node, list):
+            items = cast("list[object]", node)
+            waiting += [((*path, index), child) for index, child in enumerate(items)]
+        elif isinstance(node, str) and _EXPRESSION.fullmatch(node):
+            yield Warned(
+                path,
+                f"is the text {node[:80]!r}, and reads like an expression",
+                f"Write '={node[:80]}' if its value is meant.",
             )
 
 

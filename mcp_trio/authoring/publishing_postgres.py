@@ -64,7 +64,10 @@ def publish_in_postgres(
             f"{shown(address)}: another publisher is at work; try again"
         ) from error
     except psycopg.errors.UndefinedTable as error:
-        raise AuthoringError(f"{shown(address)}: is not laid out as a registry") from error
+        raise AuthoringError(
+            f"{shown(address)}: is not laid out as a registry; "
+            "create_registry of mcp_trio.catalog.registries.postgres_schema does that"
+        ) from error
     except psycopg.Error as error:
         held = [] if secret is None else [secret]
         said = mask(" ".join(str(error).split())[:500], held)

@@ -231,7 +231,8 @@ def _object(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
             return
         held = cast("JSONObject", value)
         for key in sorted(held.keys() - known.keys()):
-            reason = f"unknown key {key[:80]!r}; known are {', '.join(known)}"
+            named = f"known are {', '.join(known)}" if known else "there are none here"
+            reason = f"unknown key {key[:80]!r}; {named}"
             _refuse(found, place, reason, key)
         for key in required:
             if key not in held:

@@ -6,9 +6,10 @@ beyond its type is its `Rule`, which is declared beside it.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, cast, get_origin
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 import attrs
 import cattrs
@@ -45,7 +46,9 @@ def _faults(error: BaseException, path: Path) -> Iterator[Fault]:
             yield from _faults(inner, path)
     elif isinstance(error, cattrs.ForbiddenExtraKeysError):
         for key in sorted(error.extra_fields):
-            yield Fault(path=(*path, key), reason="unknown key")
+            near = difflib.get_close_matches(key, [each.name for each in attrs.fields(error.cl)])
+            meant = f"; perhaps {near[0]}" if near else ""
+            yield Fault(path=(*path, key), reason=f"unknown key{meant}")
     elif isinstance(error, KeyError):
         yield Fault(path=path, reason="missing key")
     else:
@@ -73,6 +76,18 @@ def _strings(value: object, _: object) -> list[str]:
     raise TypeError("must be a list of strings")
 
 
+def _one_of(value: object, kind: Any) -> object:
+    known: tuple[object, ...] = get_args(kind)
+    if value in known:
+        return value
+    raise TypeError(f"must be one of {', '.join(map(str, known))}")
+
+
+def _is_literal(kind: Any) -> bool:
+    origin: object = get_origin(kind)
+    return origin is Literal
+
+
 def _is_dict(kind: Any) -> bool:
     origin: object = get_origin(kind)
     return origin is dict
@@ -92,6 +107,7 @@ def _converter() -> cattrs.Converter:
     for kind, text in ((str, "a string"), (bool, "true or false"), (int, "a whole number")):
         converter.register_structure_hook(kind, _plain(kind, text))
     converter.register_structure_hook(float, _finite)
+    converter.register_structure_hook_func(_is_literal, _one_of)
     converter.register_structure_hook(ToolsetName, lambda value, _: toolset_name(value))
     converter.register_structure_hook_func(lambda t: t == list[str], _strings)
 

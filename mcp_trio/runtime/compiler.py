@@ -74,7 +74,7 @@ class Compiler:
         adapter = self._adapters.get(operation.protocol)
         if adapter is None:
             raise OperationError(
-                f"protocol {operation.protocol} is not available in this installation"
+                f"{operation.protocol} is not available in this installation", place="protocol"
             )
         connection = self._connection(operation, adapter)
         settings = settings_of(operation, connection)

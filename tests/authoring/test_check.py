@@ -442,3 +442,49 @@ def test_without_settings_a_statement_may_be_for_either_database(tmp_path):
     assert checked(path).faults == ()
     path = write(tmp_path / "y.json", sql_view("a", "SELECT 1; DROP TABLE t"))
     assert [pointer for _, pointer in faults(path)][:1] == ["/operations/0/target/statement"]
+
+
+def test_a_text_that_lacks_the_sign_of_an_expression_is_warned_of(tmp_path):
+    found = warnings(
+        tmp_path,
+        input_mapping={
+            "path": {"id": "=args.id"},
+            "query": {"q": "args.id", "s": "args", "t": "a body.x"},
+        },
+        output_mapping={
+            "result": {"n": "body.items[0].name", "w": "body.", "x": {"expr": "body.x"}},
+            "content": [{"kind": "text", "text": "body.text"}],
+        },
+    )
+    assert {place for place, reason in found if "reads like an expression" in reason} == {
+        "/input_mapping/query/q",
+        "/output_mapping/result/n",
+        "/output_mapping/content/0/text",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "reason", "advice"),
+    [
+        ({"protocol": "soap"}, "/protocol", "soap is not available", "Mend the name"),
+        (
+            {"output_mapping": {"success_when": "=status == 200"}},
+            "/output_mapping/success_when",
+            "not a JMESPath expression",
+            "status == `200`",
+        ),
+        (
+            {"protocol": "static", "target": {"path": "/"}, "output_mapping": {"result": 1}},
+            "/target/path",
+            "there are none here",
+            "Remove the key",
+        ),
+    ],
+)
+def test_a_common_mistake_is_told_where_it_is_and_with_what_to_do(
+    tmp_path, changes, place, reason, advice
+):
+    first = checked(write(tmp_path / "w.json", make_view(**changes))).faults[0]
+    assert first.pointer == f"/operations/0{place}"
+    assert reason in first.reason
+    assert advice in first.advice

@@ -26,7 +26,7 @@ def test_faults_of_all_sections_are_told_together():
     }
     assert sorted(faults(values)) == [
         "admin.port: must be a whole number",
-        "adnim: unknown key",
+        "adnim: unknown key; perhaps admin",
         "catalog.interval: must be greater than 0",
         "catalog.registry: missing key",
         "connections.a.base_url: missing key",
@@ -35,7 +35,7 @@ def test_faults_of_all_sections_are_told_together():
         "server.name: must be a string",
         "server.path: must begin with a slash, and not be /healthz or /readyz",
         "server.port: must be 0 to 65535",
-        "server.prot: unknown key",
+        "server.prot: unknown key; perhaps port",
         "toolsets.'a b': the name of a toolset must match ^[A-Za-z0-9_-]{1,64}$",
         "toolsets.c.search_above: must be 0 or more",
         "toolsets.crm: has neither names nor tags",
@@ -54,6 +54,13 @@ def test_faults_of_all_sections_are_told_together():
         ({"server": {"port": True}}, "server.port: must be a whole number"),
         ({"server": {"port": 1.0}}, "server.port: must be a whole number"),
         ({"server": {"request_timeout": "1"}}, "server.request_timeout: must be a finite number"),
+        (
+            {"connections": {"a": {"base_url": "http://x", "auth": {"kind": "beaer"}}}},
+            (
+                "connections.a.auth.kind: must be one of none, bearer, basic, header, query, "
+                "client_credentials"
+            ),
+        ),
         ({"server": {"state_keys": ["a", 1]}}, "server.state_keys: must be a list of strings"),
     ],
 )

@@ -220,7 +220,7 @@ async def test_no_secret_and_no_draft_reaches_a_snapshot(serving, view, caplog):
         connection.close()
         status = await actor.refresh()
         [record] = status.quarantine
-        assert record.reason == "protocol pigeon is not available in this installation"
+        assert record.reason == "protocol: pigeon is not available in this installation"
         shown = repr((actor.snapshot, status, actor.tools)) + caplog.text
     assert CANARY not in shown
     assert "DRAFTY" not in shown

@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from mcp_trio.catalog.operation import parse
+from mcp_trio.catalog.operation import find_faults, parse
 from mcp_trio.runtime.adapters.xml_tree import read_xml, write_xml
 from tests.programs import ROOT
+from tests.runtime.conftest import make_view
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 BLOCKS = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
@@ -77,3 +78,38 @@ async def test_the_example_of_streams(bench, upstream, recorded):
     result = await bench.compile(**example('"stream"')).call(context, {})
     assert told == [(1, 2, "reading"), (2, 2, None)]
     assert result.structured_content == {"file": "a.csv"}
+
+
+def known_keys():
+    """Every key of the format, as the format itself tells them to who writes a wrong one."""
+    stranger = {"?": 1}
+    places = {
+        "input_mapping": stranger,
+        "output_mapping": {**stranger, "error": stranger},
+        "execution_config": {
+            **stranger,
+            **dict.fromkeys(
+                ("timeout_ms", "retry", "circuit", "rate_per_minute", "cache", "limits"), stranger
+            ),
+        },
+        "tool_description": {**stranger, "annotations": stranger, "icons": [stranger]},
+    }
+    targets = dict.fromkeys(("graphql", "grpc", "sql", "mcp"), stranger)
+    targets["rest"] = {
+        **stranger,
+        "styles": {**stranger, "query": {"a": stranger}},
+        "pagination": stranger,
+        "stream": {**stranger, "progress": stranger},
+    }
+    for protocol, target in targets.items():
+        for fault in find_faults(make_view(protocol=protocol, target=target, **places)):
+            if "known are " in fault.reason:
+                for key in fault.reason.split("known are ")[1].split(", "):
+                    yield fault.place, key
+
+
+def test_every_key_of_the_format_is_in_the_table_of_fields():
+    table = PAGE.split("## Every field")[1].split("## Credentials")[0]
+    keys = set(known_keys())
+    assert len(keys) > 70
+    assert not [(place, key) for place, key in sorted(keys) if not re.search(rf"\b{key}\b", table)]

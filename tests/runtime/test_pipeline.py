@@ -195,7 +195,7 @@ async def test_cancellation_is_never_an_answer(bench):
 BAD = [
     (
         {"protocol": "smoke-signals", "target": {"connection": "crm"}},
-        "protocol smoke-signals is not available",
+        "protocol: smoke-signals is not available",
     ),
     (
         {"target": {"connection": "nope", "method": "GET", "path": "/{id}"}},
