@@ -100,6 +100,15 @@ class Operation:
             sorted(set(cast("list[str]", self.execution_config.get("required_scopes", []))))
         )
 
+    @property
+    def promise(self) -> JSONObject | None:
+        """The output schema as clients are told it: None too where no result is held to it.
+
+        Clients refuse a result that breaks what was listed.
+        """
+        checked = self.execution_config.get("output_validation") != "off"
+        return self.output_schema if checked else None
+
     def to_tool(self) -> Tool:
         """The listed side: what a client sees, and all that a `list_changed` is about."""
         said = self.tool_description
@@ -112,7 +121,7 @@ class Operation:
             input_schema=self.input_schema,
             title=cast("str | None", said.get("title")),
             description=cast("str | None", said.get("text")) or None,
-            output_schema=self.output_schema,
+            output_schema=self.promise,
             annotations=ToolAnnotations(
                 read_only_hint=hints.get("readOnlyHint"),
                 destructive_hint=hints.get("destructiveHint"),

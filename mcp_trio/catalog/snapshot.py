@@ -181,7 +181,7 @@ def _listing_hash(operation: Operation) -> int:
     shown = [
         operation.name,
         operation.input_schema,
-        operation.output_schema,
+        operation.promise,
         *(said.get(part) or None for part in ("text", "title", "annotations", "icons")),
         operation.audience,
     ]

@@ -39,8 +39,11 @@ class Output:
     """Content beside the text."""
     errors: Mapping[str, Mapper]
     validator: Validator | None
-    validation: str
-    """`strict`, `warn` or `off`."""
+    """Of what clients are promised; None if they are promised nothing."""
+    keeps: bool
+    """Whether a result that breaks the promise is given as text, with the failure."""
+    says_cut: bool
+    """Whether the schema has room to say that arrays were cut off."""
     items: int | None
     """Most items of an array in the result."""
     truncates: bool
@@ -62,6 +65,8 @@ class Output:
 
         With an output schema, whatever the mapping gives becomes structured content.
         Without one only an object does: nobody told the client to expect another shape.
+        A result that breaks the schema is a failure in every case: clients refuse an answer
+        that is none and does not keep the promise, and its caller would see nothing of it.
 
         Raises:
             StageError: the upstream failed, or the result breaks the output schema.
@@ -82,16 +87,21 @@ class Output:
         result: object = answer.body if self.result is None else self.result(context)
         result, cut = self._limited(result, mask, stopped=answer.cut)
         violations = self._violations(result, mask)
-        structured = self.validator is not None or _is_object(result)
+        if violations and not self.keeps:
+            raise _misfit(violations)
+        promised = self.validator is not None and not violations
+        structured = promised or _is_object(result)
         warning: JSONObject = {}
-        if violations:
-            warning["violations"] = [v.as_json() for v in violations]
-        content = self._content(answer, result, context)
+        content = self._content(answer, result, context, promised=promised)
         made = [block.make(context) for block in self.blocks]
         content += [block for block in made if block is not None]
         if cut:
             warning["truncated"] = [{"pointer": pointer, "of": of} for pointer, of in cut]
             content.append(TextContent(text=_said_of(cut, self.items)))
+        if violations:
+            own_text = self.silent or self.text is not None
+            whole = [TextContent(text=_as_text(result))] if own_text else []
+            raise _misfit(violations, kept=[*content, *whole])
         return CallToolResult(
             content=content,
             structured_content=result if structured else ABSENT,
@@ -117,8 +127,7 @@ class Output:
                 step="response_bytes",
             )
         over: list[tuple[str, int | None]] = [*([("", None)] if stopped else []), *cut]
-        if over and self.validator is not None and _is_object(held):
-            # Compiled only where the schema has room for it.
+        if over and self.says_cut and _is_object(held):
             held = {**cast("JSONObject", held), "truncated": True}
         return held, over
 
@@ -131,27 +140,19 @@ class Output:
         return verdict
 
     def _violations(self, result: object, mask: Callable[[str], str]) -> list[Violation]:
-        if self.validator is None or self.validation == "off":
+        if self.validator is None:
             return []
         # They name keys, which are the upstream's own.
-        violations = [
+        return [
             attrs.evolve(
                 found, pointer=told(found.pointer, mask), message=told(found.message, mask)
             )
             for found in self.validator.violations(result)
         ]
-        if violations and self.validation == "strict":
-            first = violations[0]
-            raise StageError(
-                Stage.SCHEMA_VALIDATION,
-                "the result does not fit the output schema: "
-                f"{first.pointer or '/'} {first.message}",
-                sub="output",
-                violations=violations,
-            )
-        return violations
 
-    def _content(self, answer: Answer, result: object, context: JSONObject) -> list[ContentBlock]:
+    def _content(
+        self, answer: Answer, result: object, context: JSONObject, *, promised: bool
+    ) -> list[ContentBlock]:
         if self.silent:
             return []
         if self.text is not None:
@@ -163,11 +164,7 @@ class Output:
             return [TextContent(text=said)]
         if answer.content is not None and self.result is None:
             return list(answer.content)
-        if result is None and self.validator is None:
-            return [TextContent(text=NO_CONTENT)]
-        if isinstance(result, str) and self.validator is None:
-            return [TextContent(text=result)]
-        return [TextContent(text=msgspec.json.encode(result).decode())]
+        return [TextContent(text=_as_json(result) if promised else _as_text(result))]
 
     def _external(
         self, answer: Answer, context: JSONObject, mask: Callable[[str], str]
@@ -209,6 +206,28 @@ class Output:
         except MappingError:
             # The failure of the upstream must not hide behind one of its description.
             return None
+
+
+def _as_json(result: object) -> str:
+    return msgspec.json.encode(result).decode()
+
+
+def _as_text(result: object) -> str:
+    if result is None:
+        return NO_CONTENT
+    return result if isinstance(result, str) else _as_json(result)
+
+
+def _misfit(violations: list[Violation], kept: Sequence[ContentBlock] = ()) -> StageError:
+    first = violations[0]
+    return StageError(
+        Stage.SCHEMA_VALIDATION,
+        f"the result does not fit the output schema: {first.pointer or '/'} {first.message}",
+        sub="output",
+        violations=violations,
+        step="kept" if kept else None,
+        kept=kept,
+    )
 
 
 def _cut(value: object, most: int, pointer: str, cut: list[tuple[str, int]]) -> object:
@@ -282,7 +301,8 @@ def compile_output(operation: Operation, settings: Settings, names: Sequence[str
     said = mapping.get("text", "json")
     blocks = cast("list[JSONObject]", mapping.get("content") or [])
     try:
-        validator = Validator(operation.output_schema) if operation.output_schema else None
+        # Compiled even if nothing is held to it: a schema that is none is a fault of the view.
+        validator = None if operation.output_schema is None else Validator(operation.output_schema)
     except SchemaError as error:
         raise OperationError(str(error), place="output_schema") from error
 
@@ -303,8 +323,10 @@ def compile_output(operation: Operation, settings: Settings, names: Sequence[str
             part: compile_mapping(tree, f"output_mapping.error.{part}", names)
             for part, tree in errors.items()
         },
-        validator=validator,
-        validation=settings.output_validation,
+        validator=validator if operation.promise is not None else None,
+        keeps=settings.output_validation == "warn",
+        # Compiled only where the schema has room for it.
+        says_cut=operation.output_schema is not None,
         items=settings.items,
         truncates=settings.truncates,
     )

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from mcp_trio.json_schema import Violation
-from mcp_trio.wire import CallToolResult, JSONObject, TextContent
+from mcp_trio.wire import CallToolResult, ContentBlock, JSONObject, TextContent
 
 ERROR_KEY = "io.github.mcp-trio/error"
 """Under which `_meta` of a failed call tells programs what happened."""
 WARNING_KEY = "io.github.mcp-trio/warning"
-"""Under which `_meta` of a good call lists violations of the output schema."""
+"""Under which `_meta` of a good call tells what is missing from its result."""
 MAX_UPSTREAM_TEXT = 500
 """Characters of an upstream's own text in an error."""
 
@@ -43,6 +43,7 @@ class Stage(enum.StrEnum):
 _STEPS: dict[str, str] = {
     "input": "Correct the arguments and call again.",
     "output": "Calling again will not help; report the operation to its operator.",
+    "kept": "The call was made, and its result follows as it came; calling again will not help.",
     "mapping": "Check the arguments; if they are right, report the operation to its operator.",
     "request_bytes": "Send less data.",
     "response_bytes": "Ask for less, for example with a filter or a smaller page.",
@@ -68,6 +69,7 @@ class StageError(Exception):
         upstream_status: int | None = None,
         violations: Sequence[Violation] = (),
         step: str | None = None,
+        kept: Sequence[ContentBlock] = (),
     ) -> None:
         super().__init__(message)
         self.stage = stage
@@ -81,6 +83,8 @@ class StageError(Exception):
         """Seconds the upstream asked to wait."""
         self.upstream_status = upstream_status
         self.violations = tuple(violations)
+        self.kept = tuple(kept)
+        """What the caller is given all the same."""
         self._step = step
 
     @property
@@ -121,7 +125,7 @@ def failed(error: StageError, whose: Whose, mask: Callable[[str], str]) -> CallT
     }
     message = mask(error.message).rstrip(". ")
     return CallToolResult(
-        content=[TextContent(text=f"[{error.stage}] {message}. {error.step}")],
+        content=[TextContent(text=f"[{error.stage}] {message}. {error.step}"), *error.kept],
         is_error=True,
         meta={ERROR_KEY: told},
     )

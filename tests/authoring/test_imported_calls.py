@@ -28,35 +28,117 @@ async def call(views, url, arguments):
         return await compiled.call(make_context(), arguments)
 
 
-def openapi(tmp_path, path, method, operation):
+def openapi(tmp_path, path, method, operation, version="3.1.0"):
     file = tmp_path / "api.json"
-    file.write_text(
-        json.dumps(
-            {"openapi": "3.1.0", "info": {"title": "t"}, "paths": {path: {method: operation}}}
-        )
-    )
+    said = {"swagger" if version == "2.0" else "openapi": version, "info": {"title": "t"}}
+    file.write_text(json.dumps({**said, "paths": {path: {method: operation}}}))
     made = import_openapi(Library(str(file)), Options(connection="up"))
     assert made.refused == []
     return made.views
 
 
+TEXT = {"type": "string"}
+COLOURS = ["blue", "black", "brown"]
+RGB = {"R": 100, "G": 200, "B": 150}
+MEMBERS = {"type": "object", "properties": {name: {"type": "integer"} for name in RGB}}
+KINDS = {"text": (TEXT, "blue"), "array": (LIST, COLOURS), "object": (MEMBERS, RGB)}
+COMMAS, PAIRS = "blue,black,brown", "R,100,G,200,B,150"
+TABLE = [
+    ("path", None, None, "text", "/blue"),
+    ("path", None, None, "array", f"/{COMMAS}"),
+    ("path", None, None, "object", f"/{PAIRS}"),
+    ("path", "simple", None, "array", f"/{COMMAS}"),
+    ("path", "simple", False, "object", f"/{PAIRS}"),
+    ("path", "simple", True, "text", "/blue"),
+    ("path", "simple", True, "array", f"/{COMMAS}"),
+    ("path", "simple", True, "object", "/R=100,G=200,B=150"),
+    ("path", "label", None, "text", "/.blue"),
+    ("path", "label", None, "array", f"/.{COMMAS}"),
+    ("path", "label", None, "object", f"/.{PAIRS}"),
+    ("path", "label", False, "array", f"/.{COMMAS}"),
+    ("path", "label", True, "text", "/.blue"),
+    ("path", "label", True, "array", "/.blue.black.brown"),
+    ("path", "label", True, "object", "/.R=100.G=200.B=150"),
+    ("path", "matrix", None, "text", "/;v=blue"),
+    ("path", "matrix", None, "array", f"/;v={COMMAS}"),
+    ("path", "matrix", None, "object", f"/;v={PAIRS}"),
+    ("path", "matrix", False, "object", f"/;v={PAIRS}"),
+    ("path", "matrix", True, "text", "/;v=blue"),
+    ("path", "matrix", True, "array", "/;v=blue;v=black;v=brown"),
+    ("path", "matrix", True, "object", "/;R=100;G=200;B=150"),
+    ("query", None, None, "text", "?v=blue"),
+    ("query", None, None, "array", "?v=blue&v=black&v=brown"),
+    ("query", None, None, "object", "?R=100&G=200&B=150"),
+    ("query", None, False, "text", "?v=blue"),
+    ("query", None, False, "array", f"?v={COMMAS}"),
+    ("query", None, False, "object", f"?v={PAIRS}"),
+    ("query", "form", None, "array", "?v=blue&v=black&v=brown"),
+    ("query", "form", True, "object", "?R=100&G=200&B=150"),
+    ("query", "form", False, "array", f"?v={COMMAS}"),
+    ("query", "spaceDelimited", None, "array", "?v=blue%20black%20brown"),
+    ("query", "spaceDelimited", None, "object", "?v=R%20100%20G%20200%20B%20150"),
+    ("query", "spaceDelimited", False, "array", "?v=blue%20black%20brown"),
+    ("query", "spaceDelimited", True, "array", "?v=blue&v=black&v=brown"),
+    ("query", "pipeDelimited", None, "array", "?v=blue%7Cblack%7Cbrown"),
+    ("query", "pipeDelimited", None, "object", "?v=R%7C100%7CG%7C200%7CB%7C150"),
+    ("query", "pipeDelimited", False, "array", "?v=blue%7Cblack%7Cbrown"),
+    ("query", "pipeDelimited", True, "array", "?v=blue&v=black&v=brown"),
+    ("query", "deepObject", None, "object", "?v%5BR%5D=100&v%5BG%5D=200&v%5BB%5D=150"),
+    ("query", "deepObject", True, "object", "?v%5BR%5D=100&v%5BG%5D=200&v%5BB%5D=150"),
+    ("header", None, None, "text", "blue"),
+    ("header", None, None, "array", COMMAS),
+    ("header", None, None, "object", PAIRS),
+    ("header", "simple", False, "object", PAIRS),
+    ("header", "simple", True, "array", COMMAS),
+    ("header", "simple", True, "object", "R=100,G=200,B=150"),
+    ("cookie", None, None, "text", "v=blue"),
+    ("cookie", None, False, "array", f"v={COMMAS}".replace(",", "%2C")),
+    ("cookie", "form", False, "object", f"v={PAIRS}".replace(",", "%2C")),
+]
+"""The table of styles in OpenAPI; None is what is not said, so a default."""
+
+
+@pytest.mark.parametrize("described", ["3.1.0", "3.0.3"])
+@pytest.mark.parametrize(("where", "style", "explode", "kind", "sent"), TABLE)
+async def test_parameters_are_written_as_openapis_table_has_them(  # noqa: PLR0913 - a table
+    tmp_path, upstream, described, where, style, explode, kind, sent
+):
+    schema, value = KINDS[kind]
+    parameter = {"name": "v", "in": where, "required": True, "schema": schema}
+    parameter |= {k: v for k, v in (("style", style), ("explode", explode)) if v is not None}
+    path = "/p/{v}" if where == "path" else "/p"
+    views = openapi(tmp_path, path, "get", {"parameters": [parameter]}, described)
+    result = await call(views, upstream.url, {"v": value})
+    assert result.is_error is None
+    if where in {"path", "query"}:
+        assert upstream.last.target == f"/p{sent}"
+    else:
+        assert upstream.last.header({"header": "v"}.get(where, where)) == sent
+
+
 @pytest.mark.parametrize(
     ("where", "said", "schema", "value_sent"),
     [
-        ("query", {}, LIST, (["a", "b c"], "/p?v=a&v=b%20c")),
         ("query", {"explode": False}, LIST, (["a,x", "b"], "/p?v=a%2Cx,b")),
-        ("query", {}, PAIR, ({"R": 1, "G": 2}, "/p?R=1&G=2")),
-        ("query", {"style": "spaceDelimited", "explode": False}, LIST, (["a", "b"], "/p?v=a%20b")),
-        ("query", {"style": "pipeDelimited", "explode": False}, LIST, (["a", "b"], "/p?v=a%7Cb")),
-        ("query", {"style": "deepObject", "explode": True}, PAIR, ({"R": 1}, "/p?v%5BR%5D=1")),
-        ("path", {}, LIST, (["a", "b"], "/p/a,b")),
-        ("path", {"style": "label"}, LIST, (["a", "b"], "/p/.a,b")),
-        ("path", {"style": "matrix", "explode": True}, LIST, (["a", "b"], "/p/;v=a;v=b")),
-        ("path", {"explode": True}, PAIR, ({"R": 1, "G": 2}, "/p/R=1,G=2")),
-        ("path", {}, {"type": "string"}, ("a/x", "/p/a%2Fx")),
+        ("query", {}, LIST, (["a", "b c"], "/p?v=a&v=b%20c")),
+        ("query", {}, LIST, ([], "/p")),
+        ("query", {}, TEXT, ("", "/p?v=")),
+        ("query", {}, {"type": "boolean"}, (True, "/p?v=true")),
+        ("query", {}, {"type": "integer"}, (9007199254740993, "/p?v=9007199254740993")),
+        ("path", {"style": "matrix"}, TEXT, ("", "/p/;v")),
+        ("path", {}, TEXT, ("a/b?x=1#y", "/p/a%2Fb%3Fx%3D1%23y")),
+        (
+            "query",
+            {"style": "deepObject", "explode": True},
+            {"type": "object"},
+            (
+                {"a": {"b": [1, {"c": "d e"}]}},
+                "/p?v%5Ba%5D%5Bb%5D%5B0%5D=1&v%5Ba%5D%5Bb%5D%5B1%5D%5Bc%5D=d%20e",
+            ),
+        ),
     ],
 )
-async def test_parameters_are_written_as_openapis_table_has_them(
+async def test_values_of_parameters_stay_in_their_places(
     tmp_path, upstream, where, said, schema, value_sent
 ):
     value, sent = value_sent
@@ -68,15 +150,22 @@ async def test_parameters_are_written_as_openapis_table_has_them(
     assert upstream.last.target == sent
 
 
-async def test_headers_and_cookies(tmp_path, upstream):
-    said = [
-        {"name": "X-Ids", "in": "header", "schema": LIST},
-        {"name": "theme", "in": "cookie", "schema": {"type": "string"}},
-    ]
-    views = openapi(tmp_path, "/p", "get", {"parameters": said})
-    await call(views, upstream.url, {"X-Ids": ["a", "b"], "theme": "dark"})
-    assert upstream.last.header("x-ids") == "a,b"
-    assert upstream.last.header("cookie") == "theme=dark"
+@pytest.mark.parametrize(
+    ("collection", "sent"),
+    [
+        (None, "?v=blue,black,brown"),
+        ("csv", "?v=blue,black,brown"),
+        ("ssv", "?v=blue%20black%20brown"),
+        ("pipes", "?v=blue%7Cblack%7Cbrown"),
+        ("multi", "?v=blue&v=black&v=brown"),
+    ],
+)
+async def test_collections_of_2_0_are_written_too(tmp_path, upstream, collection, sent):
+    said = {"name": "v", "in": "query", "type": "array", "items": {"type": "string"}}
+    said |= {} if collection is None else {"collectionFormat": collection}
+    views = openapi(tmp_path, "/p", "get", {"parameters": [said]}, "2.0")
+    await call(views, upstream.url, {"v": COLOURS})
+    assert upstream.last.target == f"/p{sent}"
 
 
 def with_body(media, schema):

@@ -13,6 +13,7 @@ from mcp_trio.catalog.operation import OperationError
 from mcp_trio.network_guard import NetworkPolicy
 from mcp_trio.runtime.http_connection import Auth
 from mcp_trio.secrets import Secret
+from mcp_trio.wire import ABSENT
 
 POST = {"connection": "crm", "method": "POST", "path": "/leads/{id}"}
 
@@ -630,7 +631,7 @@ async def test_secrets_show_up_nowhere(upstream, make_bench, failure, caplog):
     assert not [text for text in shown if CANARY in text]
 
 
-async def test_an_output_that_breaks_its_schema_is_an_error_a_warning_or_nothing(
+async def test_an_output_that_breaks_its_schema_is_no_answer_and_can_be_kept_as_text(
     bench, upstream, failure
 ):
     upstream.says({"id": None})
@@ -644,12 +645,29 @@ async def test_an_output_that_breaks_its_schema_is_an_error_a_warning_or_nothing
     assert told["violations"] == [
         {"pointer": "/id", "rule": "type", "message": "is not of type string"}
     ]
-    result = await bench.call(output_schema=schema, execution_config={"output_validation": "warn"})
-    assert result.is_error is None
-    assert result.structured_content == {"id": None}
-    assert result.meta["io.github.mcp-trio/warning"]["violations"] == told["violations"]
-    result = await bench.call(output_schema=schema, execution_config={"output_validation": "off"})
+    warns = {"output_schema": schema, "execution_config": {"output_validation": "warn"}}
+    result = await bench.call(**warns)
+    assert result.is_error is True
+    assert result.structured_content is ABSENT
+    assert [block.text for block in result.content] == [
+        "[schema_validation] the result does not fit the output schema: /id is not of type "
+        "string. The call was made, and its result follows as it came; calling again will not "
+        "help.",
+        '{"id":null}',
+    ]
+    shown = result.meta["io.github.mcp-trio/error"]
+    assert {**shown, "revision": told["revision"]} == told
+    # Whatever else its text would be, the result is there.
+    for said, texts in (("none", []), ("Got {{ status }}", ["Got 200"])):
+        result = await bench.call(output_mapping={"text": said}, **warns)
+        assert [block.text for block in result.content[1:]] == [*texts, '{"id":null}']
+    off = {"output_schema": schema, "execution_config": {"output_validation": "off"}}
+    result = await bench.call(**off)
     assert result.meta is None
+    assert result.structured_content == {"id": None}
+    # What nobody holds to it is not promised to clients, who would.
+    assert bench.compile(**off).definition.output_schema is None
+    assert bench.compile(**warns).definition.output_schema == schema
 
 
 async def test_arguments_are_checked_before_anything_is_sent(bench, upstream, failure):

@@ -43,6 +43,12 @@ def styled(section, style, explode=None, path="/x/{c}", **extra):
         ("matrix", True, OBJECT, ";R=100;G=200;B=150"),
         ("simple", None, ["a,b", "c/d", "é"], "a%2Cb,c%2Fd,%C3%A9"),
         ("matrix", True, ["a;b", "c=d"], ";c=a%3Bb;c=c%3Dd"),
+        ("matrix", None, "", ";c"),
+        ("matrix", True, ["", "a"], ";c;c=a"),
+        ("matrix", True, {"R": "", "G": 200}, ";R;G=200"),
+        ("simple", None, ["a", None, "b"], "a,b"),
+        ("label", True, {"R": None, "G": 200}, ".G=200"),
+        ("matrix", True, [None, "a"], ";c=a"),
     ],
 )
 async def test_styles_of_a_path(bench, upstream, style, explode, value, sent):
@@ -52,7 +58,7 @@ async def test_styles_of_a_path(bench, upstream, style, explode, value, sent):
 
 
 @pytest.mark.parametrize("style", ["simple", "label"])
-@pytest.mark.parametrize("value", [".", "..", [".", "."], "", [], "a\nb", ["a", "b\x00"]])
+@pytest.mark.parametrize("value", [".", "..", [".", "."], "", [""], "a\nb", ["a", "b\x00"]])
 async def test_a_styled_path_value_that_means_another_place_is_refused(
     bench, upstream, failure, style, value
 ):
@@ -61,10 +67,20 @@ async def test_a_styled_path_value_that_means_another_place_is_refused(
     assert upstream.seen == []
 
 
+@pytest.mark.parametrize("style", ["simple", "label", "matrix"])
+@pytest.mark.parametrize("explode", [False, True])
+@pytest.mark.parametrize("value", [[], {}, [None], {"R": None}])
+async def test_a_path_cannot_hold_what_is_nothing(bench, upstream, failure, style, explode, value):
+    _, told = failure(await bench.call({"c": value}, **styled("path", style, explode)))
+    assert told["stage"] == "mapping"
+    assert upstream.seen == []
+
+
 @pytest.mark.parametrize(
     ("style", "explode", "value", "sent"),
     [
         ("form", None, "blue", "c=blue"),
+        ("form", None, "", "c="),
         ("form", None, LIST, "c=blue&c=black&c=brown"),
         ("form", None, OBJECT, "R=100&G=200&B=150"),
         ("form", False, LIST, "c=blue,black,brown"),
@@ -83,6 +99,9 @@ async def test_a_styled_path_value_that_means_another_place_is_refused(
         ),
         ("form", False, ["a,b", "c&d=e", "é f"], "c=a%2Cb,c%26d%3De,%C3%A9%20f"),
         ("form", None, [None, 1], "c=1"),
+        ("form", False, [None, 1, None, 2], "c=1,2"),
+        ("pipeDelimited", None, ["a", None, "b"], "c=a%7Cb"),
+        ("spaceDelimited", None, {"R": None, "G": 200}, "c=G%20200"),
     ],
 )
 async def test_styles_of_a_query(bench, upstream, style, explode, value, sent):
@@ -91,11 +110,21 @@ async def test_styles_of_a_query(bench, upstream, style, explode, value, sent):
     assert upstream.last.target == f"/x?{sent}"
 
 
-@pytest.mark.parametrize("value", [[], {}])
-@pytest.mark.parametrize("style", ["form", "spaceDelimited", "deepObject"])
-async def test_nothing_is_written_as_nothing(bench, upstream, style, value):
-    await bench.call({"c": value}, **styled("query", style))
+@pytest.mark.parametrize("value", [[], {}, [None], {"R": None}])
+@pytest.mark.parametrize("style", ["form", "spaceDelimited", "pipeDelimited", "deepObject"])
+@pytest.mark.parametrize("explode", [False, True])
+async def test_nothing_is_written_as_nothing(bench, upstream, style, explode, value):
+    await bench.call({"c": value}, **styled("query", style, explode))
     assert upstream.last.target == "/x"
+
+
+@pytest.mark.parametrize("value", [[], {}, [None], {"R": None}])
+@pytest.mark.parametrize(("section", "style"), [("headers", "simple"), ("cookies", "form")])
+async def test_nothing_makes_no_header_and_no_cookie(bench, upstream, section, style, value):
+    result = await bench.call({"c": value}, **styled(section, style, explode=False))
+    assert result.is_error is None
+    assert upstream.last.header("c") is None
+    assert upstream.last.header("cookie") is None
 
 
 async def test_other_values_of_the_section_are_written_as_ever(bench, upstream):
@@ -112,6 +141,10 @@ async def test_other_values_of_the_section_are_written_as_ever(bench, upstream):
         (None, LIST, "blue,black,brown"),
         (None, OBJECT, "R,100,G,200,B,150"),
         (True, OBJECT, "R=100,G=200,B=150"),
+        (True, LIST, "blue,black,brown"),
+        (None, "blue", "blue"),
+        (None, ["a", None, "b"], "a,b"),
+        (True, {"R": None, "G": 200}, "G=200"),
     ],
 )
 async def test_styles_of_a_header(bench, upstream, explode, value, sent):
@@ -128,8 +161,14 @@ async def test_a_header_list_cannot_break_its_line_or_its_list(bench, upstream, 
 
 
 async def test_styles_of_a_cookie(bench, upstream):
-    await bench.call({"c": LIST}, **styled("cookies", "form", explode=False))
-    assert upstream.last.header("cookie") == "c=blue%2Cblack%2Cbrown"
+    for value, sent in (
+        ("blue", "blue"),
+        (LIST, "blue%2Cblack%2Cbrown"),
+        (OBJECT, "R%2C100%2CG%2C200%2CB%2C150"),
+        (["a", None, "b"], "a%2Cb"),
+    ):
+        await bench.call({"c": value}, **styled("cookies", "form", explode=False))
+        assert upstream.last.header("cookie") == f"c={sent}"
 
 
 async def test_styles_of_a_form(bench, upstream):

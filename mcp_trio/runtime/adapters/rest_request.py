@@ -24,6 +24,7 @@ from mcp_trio.runtime.adapters.rest_multipart import write_multipart
 from mcp_trio.runtime.adapters.rest_styles import (
     Style,
     cookie_text,
+    defined,
     line_text,
     path_text,
     query_pairs,
@@ -85,7 +86,7 @@ class RequestTemplate:
             MappingError: a value is missing, of the wrong type, or cannot be encoded.
         """
         made = {
-            name: cast("Mapping[str, object]", mapper(context))
+            name: _defined(mapper(context), self._styled(name))
             for name, mapper in self.sections.items()
         }
         target = _fill_path(self.path, made.get("path", {}), self._styled("path"))
@@ -122,8 +123,9 @@ class RequestTemplate:
                 except UnicodeEncodeError as error:
                     raise MappingError("is not valid Unicode", path=place) from error
             case "form":
-                fields = _fields(value, place)
-                body = _written(fields, place, self._styled("body"), form=True).encode()
+                styles = self._styled("body")
+                fields = _defined(_fields(value, place), styles)
+                body = _written(fields, place, styles, form=True).encode()
             case "multipart":
                 boundary, body = write_multipart(_fields(value, place), place)
                 kind = f"{kind}; boundary={boundary}"
@@ -139,6 +141,13 @@ class RequestTemplate:
                 f"the request body is larger than {self.request_bytes} bytes", path=place
             )
         return kind, body
+
+
+def _defined(values: object, styles: Mapping[str, Style]) -> Mapping[str, object]:
+    """The values of a section that there are; a styled one is none if nothing is in it."""
+    held = cast("Mapping[str, object]", values).items()
+    made = {name: defined(value) if name in styles else value for name, value in held}
+    return {name: value for name, value in made.items() if value is not None}
 
 
 def _fields(value: object, place: str) -> Mapping[str, object]:
@@ -329,8 +338,6 @@ def _written(
     parts: list[str] = []
     for name, value in values.items():
         style = styles.get(name)
-        if value is None:
-            continue
         if style is not None:
             parts += query_pairs(style, name, value, f"{place}.{name}")
         else:

@@ -2,7 +2,8 @@
 
 `style` and `explode` are OpenAPI's own words, and what they make is its table, with the
 percent-encoding of RFC 6570: values are encoded, the marks between them are not. Every value
-stays in its place, because each is encoded before it meets a mark.
+stays in its place, because each is encoded before it meets a mark. What is written here comes
+from `defined`, so it has no nulls, and no array or object is empty.
 """
 
 from __future__ import annotations
@@ -33,6 +34,22 @@ class Style:
         return cls(style, cast("bool", view.get("explode", style == "form")))
 
 
+def defined(value: object) -> object:
+    """A value without its nulls; None for an array or object with nothing in it (RFC 6570, 2.3).
+
+    What stands deeper is the business of `deepObject`, the one style that has anything deeper.
+    """
+    match value:
+        case list():
+            items = cast("list[object]", value)
+            return [item for item in items if item is not None] or None
+        case dict():
+            held = cast("Mapping[str, object]", value)
+            return {key: part for key, part in held.items() if part is not None} or None
+        case _:
+            return value
+
+
 def path_text(style: Style, name: str, value: object, place: str) -> str:
     """The text of a `{name}`, encoded, with the marks that belong to its style."""
     match style.style:
@@ -46,11 +63,17 @@ def path_text(style: Style, name: str, value: object, place: str) -> str:
 
 def _matrix(style: Style, name: str, value: object, place: str) -> str:
     if style.explode and isinstance(value, dict):
-        return ";" + _joined(style, cast("object", value), ";", place)
+        held = cast("Mapping[str, object]", value)
+        return "".join(_matrix_pair(_one(key, place), _one(held[key], place)) for key in held)
     if style.explode and isinstance(value, list):
         items = [_one(item, place) for item in cast("list[object]", value)]
-        return "".join(f";{name}={item}" for item in items)
-    return f";{name}={_joined(style, value, ',', place)}"
+        return "".join(_matrix_pair(name, item) for item in items)
+    return _matrix_pair(name, _joined(style, value, ",", place))
+
+
+def _matrix_pair(name: str, text: str) -> str:
+    # Nothing is told by the name alone (RFC 6570, 3.2.7).
+    return f";{name}={text}" if text else f";{name}"
 
 
 def query_pairs(style: Style, name: str, value: object, place: str) -> Iterator[str]:
@@ -65,12 +88,10 @@ def query_pairs(style: Style, name: str, value: object, place: str) -> Iterator[
             return
         if isinstance(value, list):
             for item in cast("list[object]", value):
-                if item is not None:
-                    yield f"{key}={_one(item, place)}"
+                yield f"{key}={_one(item, place)}"
             return
     mark = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(style.style, ",")
-    if value not in ([], {}):
-        yield f"{key}={_joined(style, value, mark, place)}"
+    yield f"{key}={_joined(style, value, mark, place)}"
 
 
 def line_text(style: Style, value: object, place: str) -> str:
@@ -109,8 +130,7 @@ def _joined(style: Style, value: object, mark: str, place: str) -> str:
 
 def _members(held: Mapping[str, object], mark: str, place: str) -> Iterator[str]:
     for key, part in held.items():
-        if part is not None:
-            yield f"{_one(key, place)}{mark}{_one(part, place)}"
+        yield f"{_one(key, place)}{mark}{_one(part, place)}"
 
 
 def _deep(key: str, value: object, place: str) -> Iterator[str]:
