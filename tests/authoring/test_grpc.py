@@ -268,6 +268,129 @@ async def test_what_was_imported_is_called(imported):
     ]
 
 
+ECHO = """
+service Echo {
+  rpc Say(Pet) returns (Pet) { option idempotency_level = NO_SIDE_EFFECTS; }
+  rpc Repeat(Pet) returns (stream Pet);
+  rpc Upload(stream Pet) returns (Pet);
+}
+"""
+
+
+class Echo:
+    """A server of grpcio that has every kind of field, and describes itself."""
+
+    def __init__(self, tmp_path):
+        path = tmp_path / "pets.proto"
+        path.write_text(Path(PROTO).read_text() + ECHO)
+        # The set of one operation has all that the message needs.
+        message, pool = message_of(view_of(run(str(path)), "echo_say"), "zoo.v1.Pet")
+        self.message, self.left = message, []
+        coded = {
+            "request_deserializer": message.FromString,
+            "response_serializer": message.SerializeToString,
+        }
+        methods = {
+            "Say": grpc.unary_unary_rpc_method_handler(self.say, **coded),
+            "Repeat": grpc.unary_stream_rpc_method_handler(self.repeat, **coded),
+        }
+        # Reflection tells of whole files.
+        whole = descriptor_pool.DescriptorPool()
+        for file in load_files([str(path)]).values():
+            whole.Add(file)
+        self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
+        handler = grpc.method_handlers_generic_handler("zoo.v1.Echo", methods)
+        self.server.add_generic_rpc_handlers((handler,))
+        names = ["zoo.v1.Echo", reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(names, self.server, pool=whole)
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+
+    def say(self, pet, context):
+        self.left.append(context.time_remaining())
+        return pet
+
+    def repeat(self, pet, context):
+        self.left.append(context.time_remaining())
+        yield from [pet] * 3
+
+    async def call(self, view, given, **config):
+        url = HttpConnection(name="zoo", base_url=f"http://127.0.0.1:{self.port}")
+        connection = GrpcConnection(name=view["target"]["connection"], http=url)
+        config = {**view["execution_config"], **config}
+        async with Connections([connection]) as connections:
+            compiled = Compiler(connections).compile(parse({**view, "execution_config": config}))
+            return await compiled.call(make_context(), given)
+
+
+@pytest.fixture
+def echo(tmp_path):
+    made = Echo(tmp_path)
+    yield made
+    made.server.stop(None).wait()
+
+
+EVERYTHING = {key: value for key, value in SAMPLE.items() if key != "house"}
+
+
+@pytest.mark.parametrize(
+    "home",
+    [{"house": "h"}, {"house": ""}, {"cage": -1}, {"cage": 0}, {"box": {"name": "b"}}, {}],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["echo_say", "echo_repeat"])
+async def test_every_kind_of_field_goes_there_and_back(echo, method, home):
+    made = run(f"grpc://127.0.0.1:{echo.port}")
+    refused = {each.what: each.reason for each in made.refused}
+    assert refused["zoo.v1.Echo/Upload"] == "it takes a stream of messages, and a call has one"
+    pet = {**EVERYTHING, **home}
+    result = await echo.call(view_of(made, method), pet, timeout_ms={"total": 7000})
+    # No warning: what came fits what was promised.
+    assert result.is_error is None, result
+    assert result.meta is None
+    message = json_format.ParseDict(pet, echo.message())
+    expected = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)
+    assert expected["id"] == "18446744073709551615"
+    assert expected.keys() & {"house", "cage", "box"} == home.keys()
+    told = result.structured_content
+    assert told == (expected if method == "echo_say" else [expected] * 3)
+    assert json.loads(result.content[0].text) == told
+    assert 6 < echo.left[0] <= 7
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"house": "h", "cage": 1}, "schema_validation"),
+        ({"kind": "CAT"}, "schema_validation"),
+        ({"kind": 77}, "schema_validation"),
+        ({"id": 5}, "schema_validation"),
+        ({"id": "18446744073709551616"}, "mapping"),
+        ({"scores": {"a": 5}}, {"scores": {"a": 5}}),
+        ({"extra": {"9007199254740993": 1.5}}, {"extra": {"9007199254740993": 1.5}}),
+        ({"byYear": {"soon": {}}}, "mapping"),
+        ({"born": "yesterday"}, "mapping"),
+        ({"picture": "-_8="}, {"picture": "+/8="}),
+    ],
+    ids=str,
+)
+async def test_what_a_field_cannot_hold_is_told_before_anything_is_sent(echo, given, told):
+    result = await echo.call(view_of(run(f"grpc://127.0.0.1:{echo.port}"), "echo_say"), given)
+    if isinstance(told, str):
+        assert result.content[0].text.startswith(f"[{told}] ")
+        assert echo.left == []
+        return
+    assert result.is_error is None, result
+    assert {key: result.structured_content[key] for key in told} == told
+
+
+async def test_a_stream_that_was_imported_is_bounded(echo):
+    view = view_of(run(f"grpc://127.0.0.1:{echo.port}"), "echo_repeat")
+    result = await echo.call(view, {}, limits={"items": 2})
+    assert "more than 2" in result.content[0].text
+    assert result.is_error is True
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
