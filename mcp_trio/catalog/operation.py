@@ -21,7 +21,7 @@ from mcp_trio.wire import Icon, JSONObject, Tool, ToolAnnotations
 FORMAT = "mcp-operations/1"
 PROTOCOL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-CONTENT_TYPES = ("json", "form", "multipart", "text", "xml", "none")
+CONTENT_TYPES = ("json", "form", "multipart", "text", "xml", "binary", "none")
 MAX_VIEW_DEPTH = 64
 """Levels of nesting in a view."""
 MAX_VIEW_NODES = 50_000

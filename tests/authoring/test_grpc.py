@@ -284,7 +284,7 @@ class Echo:
         path = tmp_path / "pets.proto"
         path.write_text(Path(PROTO).read_text() + ECHO)
         # The set of one operation has all that the message needs.
-        message, pool = message_of(view_of(run(str(path)), "echo_say"), "zoo.v1.Pet")
+        message, _ = message_of(view_of(run(str(path)), "echo_say"), "zoo.v1.Pet")
         self.message, self.left = message, []
         coded = {
             "request_deserializer": message.FromString,

@@ -405,6 +405,10 @@ def body(media, schema=None, **more):
         ("*/*", "json", None),
         ("application/x-www-form-urlencoded", "form", None),
         ("text/plain", "text", None),
+        ("text/csv; charset=utf-8", "text", "text/csv"),
+        ("application/octet-stream", "binary", None),
+        ("image/png", "binary", "image/png"),
+        ("Application/PDF", "binary", "application/pdf"),
     ],
 )
 def test_bodies_are_sent_as_what_they_are(tmp_path, media, content_type, media_type):
@@ -423,10 +427,37 @@ def test_json_is_chosen_before_a_form(tmp_path):
 
 
 def test_what_cannot_be_sent_is_told_or_left_out(tmp_path):
-    reason = refused(tmp_path, body("application/octet-stream"), method="put")
-    assert reason == "its body may be application/octet-stream only"
-    optional = {"requestBody": {"content": {"application/octet-stream": {}}}}
-    assert one(tmp_path, optional, method="put")["target"]["content_type"] == "none"
+    for media in ("application/x-protobuf", "image/*", "application/a b+json"):
+        reason = refused(tmp_path, body(media), method="put")
+        assert reason == f"its body may be {media} only"
+        optional = {"requestBody": {"content": {media: {}}}}
+        assert one(tmp_path, optional, method="put")["target"]["content_type"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("media", "schema", "version"),
+    [
+        ("application/octet-stream", {}, "3.1.0"),
+        ("application/octet-stream", {"type": "string", "format": "binary"}, "3.0.3"),
+        ("application/x-protobuf", {"type": "string", "format": "binary"}, "3.0.3"),
+        ("image/png", {"$ref": "#/components/schemas/B"}, "3.0.3"),
+    ],
+)
+def test_a_body_of_bytes_is_base64_in_its_argument(tmp_path, media, schema, version):
+    said = {"requestBody": {"required": True, "content": {media: {"schema": schema}}}}
+    held = {"schemas": {"B": {"type": "string", "format": "binary"}}}
+    view = one(tmp_path, said, method="post", version=version, components=held)
+    assert view["target"]["content_type"] == "binary"
+    assert view["input_schema"]["properties"]["body"] == {
+        "type": "string",
+        "contentEncoding": "base64",
+    }
+
+
+def test_bytes_are_the_last_choice(tmp_path):
+    content = {"application/octet-stream": {}, "application/json": {"schema": OBJECT}}
+    view = one(tmp_path, {"requestBody": {"content": content}}, method="post")
+    assert view["target"]["content_type"] == "json"
 
 
 def test_fields_of_forms_have_their_styles(tmp_path):

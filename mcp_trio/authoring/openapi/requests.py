@@ -19,7 +19,9 @@ from mcp_trio.authoring.imports import (
 from mcp_trio.authoring.openapi.bodies import FORM_STYLES, SCALARS, Bodies
 from mcp_trio.authoring.openapi.parts import Body, Parameter, Part
 from mcp_trio.authoring.openapi.references import References, Spot
-from mcp_trio.authoring.openapi.schemas import SchemaWriter
+from mcp_trio.authoring.openapi.schemas import SchemaWriter, is_binary
+from mcp_trio.catalog.operation import MEDIA_TYPE
+from mcp_trio.runtime.adapters.http_bodies import is_binary as is_bytes
 from mcp_trio.runtime.adapters.http_headers import PROTECTED_HEADERS
 from mcp_trio.wire import JSONObject
 
@@ -244,7 +246,7 @@ class Requests:
         return {"style": parameter.style, "explode": parameter.explode}
 
     def _body(self, request: Request, body: Body) -> None:
-        chosen = _chosen(body.content)
+        chosen = self._chosen(body.content)
         if chosen is None:
             offered = ", ".join(body.content)[:200] or "nothing"
             if body.required:
@@ -254,16 +256,31 @@ class Requests:
         media, content_type = chosen
         spot = body.content[media]
         request.content_type = content_type
-        plain = media.partition(";")[0].strip().lower()
-        if content_type == "json" and plain not in {"application/json", "*/*", "application/*"}:
+        plain = _plain(media)
+        if plain not in _USUAL and "*" not in plain:
             request.media_type = plain
+        schema = self._references.anchored(spot.get("schema"))
+        if content_type == "binary":
+            # Whatever is said of it, it is bytes.
+            schema = {"type": "string", "format": "binary"}
         name = argument_name("body", set(request.properties))
-        request.properties[name] = self._described(
-            body.description, self._references.anchored(spot.get("schema"))
-        )
+        request.properties[name] = self._described(body.description, schema)
         if body.required:
             request.required.append(name)
         request.body = self._body_mapping(request, spot, argument(name))
+
+    def _chosen(self, content: Mapping[str, Spot]) -> tuple[str, str] | None:
+        """The media type to send, and the content type of the target that it means."""
+        for content_type, pattern in _CONTENT_TYPES:
+            for media in content:
+                if pattern.fullmatch(_plain(media)):
+                    return media, content_type
+        for media, spot in content.items():
+            schema = self._references.resolve(spot.get("schema")).held
+            plain = _plain(media)
+            if MEDIA_TYPE.fullmatch(plain) and (is_bytes(plain) or is_binary(schema)):
+                return media, "binary"
+        return None
 
     def _body_mapping(self, request: Request, media: Spot, body: str) -> object:
         match request.content_type:
@@ -280,21 +297,28 @@ class Requests:
                 return f"={body}"
 
 
-def _chosen(content: Mapping[str, Spot]) -> tuple[str, str] | None:
-    """The media type to send, and the content type of the target that it means."""
-    for content_type, pattern in _CONTENT_TYPES:
-        for media in content:
-            if pattern.fullmatch(media.partition(";")[0].strip().lower()):
-                return media, content_type
-    return None
+def _plain(media: str) -> str:
+    return media.partition(";")[0].strip().lower()
 
 
 _CONTENT_TYPES = (
-    ("json", re.compile(r"(application|text)/json|.*\+json")),
+    ("json", re.compile(r"(application|text)/json|[a-z0-9.-]+/[a-z0-9._-]+\+json")),
     ("form", re.compile(r"application/x-www-form-urlencoded")),
     ("multipart", re.compile(r"multipart/form-data")),
     ("text", re.compile(r"text/plain")),
-    ("xml", re.compile(r"(application|text)/xml|.*\+xml")),
+    ("xml", re.compile(r"(application|text)/xml|[a-z0-9.-]+/[a-z0-9._-]+\+xml")),
+    ("text", re.compile(r"text/[a-z0-9._+-]+")),
     ("json", re.compile(r"\*/\*|application/\*")),
 )
-"""What can be sent, the best first."""
+"""What can be sent, the best first; bytes are the last of all."""
+_USUAL = frozenset(
+    {
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "text/plain",
+        "application/xml",
+        "application/octet-stream",
+    }
+)
+"""What needs no media type of its own."""

@@ -1,7 +1,9 @@
-"""Headers that an operation sets: which it may, and which values are one line."""
+"""What an operation puts into a request: headers that it may set, scalars as text, bytes."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 
 from mcp_trio.catalog.operation import OperationError
@@ -63,6 +65,18 @@ def check_line(text: str, place: str) -> str:
             "a header value must be printable ASCII without spaces at its ends", path=place
         )
     return text
+
+
+def from_base64(value: object, place: str) -> bytes:
+    """Read bytes, which are base64 wherever they stand in JSON.
+
+    Raises:
+        MappingError: it is no base64.
+    """
+    try:
+        return base64.b64decode(scalar(value, place).encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise MappingError("is not base64", path=place) from error
 
 
 def scalar(value: object, place: str) -> str:

@@ -9,8 +9,6 @@ of `file` (base64), `text` or `json` (any value), and if wanted `filename` and `
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,7 +16,7 @@ from typing import cast
 
 import msgspec
 
-from mcp_trio.runtime.adapters.http_headers import scalar
+from mcp_trio.runtime.adapters.http_headers import from_base64, scalar
 from mcp_trio.runtime.mapping import MappingError
 
 _MEDIA_TYPE = re.compile(
@@ -76,16 +74,12 @@ def _part(name: str, value: object, place: str) -> Iterator[bytes]:
 
 
 def _content(kind: str, value: object, place: str) -> bytes:
+    if kind == "file":
+        return from_base64(value, place)
     try:
-        if kind == "json":
-            return msgspec.json.encode(value)
-        text = scalar(value, place)
-        if kind == "text":
-            return text.encode()
-        return base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError) as error:
-        says = "is not base64" if kind == "file" else "is not valid Unicode"
-        raise MappingError(says, path=place) from error
+        return msgspec.json.encode(value) if kind == "json" else scalar(value, place).encode()
+    except UnicodeEncodeError as error:
+        raise MappingError("is not valid Unicode", path=place) from error
 
 
 def _filename(value: object, place: str) -> str:

@@ -19,7 +19,13 @@ import msgspec
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.runtime.adapters.base import INPUT_NAMES
 from mcp_trio.runtime.adapters.http_exchange import HttpRequest, check_identity
-from mcp_trio.runtime.adapters.http_headers import TOKEN, check_header, check_line, scalar
+from mcp_trio.runtime.adapters.http_headers import (
+    TOKEN,
+    check_header,
+    check_line,
+    from_base64,
+    scalar,
+)
 from mcp_trio.runtime.adapters.rest_multipart import write_multipart
 from mcp_trio.runtime.adapters.rest_styles import (
     Style,
@@ -44,6 +50,7 @@ _CONTENT_TYPE = {
     "multipart": "multipart/form-data",
     "text": "text/plain; charset=utf-8",
     "xml": "application/xml",
+    "binary": "application/octet-stream",
 }
 _ACCEPT_STREAM = "text/event-stream, application/x-ndjson, application/json;q=0.9"
 _ACCEPT = {"xml": "application/xml, text/xml, application/json;q=0.5"}
@@ -134,6 +141,8 @@ class RequestTemplate:
                     body = write_xml(value)
                 except ValueError as error:
                     raise MappingError(str(error), path=place) from error
+            case "binary":
+                body = from_base64(value, place)
             case _:
                 body = _encoded_value(value, place).encode()
         if len(body) > self.request_bytes:
