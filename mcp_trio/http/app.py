@@ -56,7 +56,6 @@ MAX_TOLD = 100
 """Refused sources that are logged, each once."""
 
 _CHALLENGE: Header = (b"www-authenticate", b"Bearer")
-_RETRY: Header = (b"retry-after", b"1")
 _ALLOW: Header = (b"allow", b"POST, GET, DELETE, OPTIONS")
 _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce, Retry-After"
 _REQUESTED = (
@@ -216,7 +215,7 @@ class HTTPApp:
         # Only now: finding out who it is takes its time, and much may happen meanwhile.
         if refusal is None and self._draining:
             refusal = gate.Refusal(503, "The server is going down")
-        elif refusal is None and self.sessions.full:
+        elif refusal is None and not self.sessions.has_room():
             self._refused += 1
             refusal = gate.Refusal(503, "Too many sessions")
         if refusal is not None:
@@ -281,8 +280,9 @@ class HTTPApp:
     async def _refuse(self, error: MCPError, send: Send, cors: tuple[Header, ...]) -> None:
         """Refuse a request before anything is done for it."""
         status, fault = self._status_of_unknown(error), error_message(None, error)
-        more = (_RETRY,) if status == 503 else _challenges(error)
-        await refuse(send, status, error.message, error=fault, headers=(*cors, *more))
+        await refuse(
+            send, status, error.message, error=fault, headers=(*cors, *_challenges(error))
+        )
 
     def _demand_scopes(self, principal: Principal | None) -> None:
         """Refuse who lacks what everybody needs, where nothing else asks for it.
@@ -335,9 +335,9 @@ class HTTPApp:
         match http.scope["method"]:
             case "GET" if opens and self._draining:
                 await refuse(send, 503, "The server is going down", headers=cors)
-            case "GET" if opens and self.sessions.full:
+            case "GET" if opens and not self.sessions.has_room():
                 self._refused += 1
-                await refuse(send, 503, "Too many sessions", headers=(*cors, _RETRY))
+                await refuse(send, 503, "Too many sessions", headers=cors)
             case "GET" if opens:
                 await self._legacy.get(http, send, cors)
             case "POST" if not opens:
@@ -441,16 +441,17 @@ class HTTPApp:
                 return True
         elif len(self.reaper.running) - self._listening < self.options.max_in_flight:
             return True
-        self._refused += 1
-        error = OverloadedError("Too many requests are running")
-        await refuse(
-            send,
-            503,
-            error.message,
-            error=error_message(message.id if isinstance(message, Request) else None, error),
-            headers=(*cors, _RETRY),
-        )
+        await self._overloaded("Too many requests are running", message, send, cors)
         return False
+
+    async def _overloaded(
+        self, reason: str, message: Message, send: Send, cors: tuple[Header, ...]
+    ) -> None:
+        self._refused += 1
+        fault = error_message(
+            message.id if isinstance(message, Request) else None, OverloadedError(reason)
+        )
+        await refuse(send, 503, reason, error=fault, headers=cors)
 
     async def _handshake(
         self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
@@ -465,6 +466,9 @@ class HTTPApp:
             and message.method == "initialize"
             and names.SESSION_ID not in http.headers
         ):
+            if not self.sessions.has_room():
+                await self._overloaded("Too many sessions", message, send, cors)
+                return
             await session_requests.open_session(
                 self.sessions, self._nursery, message, http, send, cors
             )

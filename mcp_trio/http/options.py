@@ -57,7 +57,9 @@ class HTTPOptions:
     max_batch: int = 100
     """Messages in an array, where a revision has arrays (400, -32600)."""
     max_sessions: int = 1000
-    """Sessions of the handshake era, WebSockets and HTTP+SSE streams (503 with Retry-After)."""
+    """Sessions of the handshake era, WebSockets and HTTP+SSE streams (503 with Retry-After). Before
+    one is refused, the session without a connection that is silent longest, for a minute at
+    least, is ended to make room."""
     max_in_flight: int = 1000
     """Requests that run at once, over all clients (503 with Retry-After)."""
     max_listeners: int = 10_000

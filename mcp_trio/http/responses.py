@@ -56,6 +56,10 @@ def verdict_of(reply: Message) -> Verdict:
     return Verdict(STATUSES[reply.code], needed_scopes(reply.data))
 
 
+RETRY_AFTER: Header = (b"retry-after", b"1")
+"""When to come back, in seconds, of a 503 that does not know better."""
+
+
 async def respond(
     send: Send,
     status: int,
@@ -82,7 +86,13 @@ async def refuse(
     error: Error | None = None,
     headers: Iterable[Header] = (),
 ) -> None:
-    """Send a refusal with a JSON-RPC body; without `error` one that has no id."""
+    """Send a refusal with a JSON-RPC body; without `error` one that has no id.
+
+    A 503 says when to come back.
+    """
+    headers = tuple(headers)
+    if status == 503 and all(name != RETRY_AFTER[0] for name, _ in headers):
+        headers = (*headers, RETRY_AFTER)
     if error is None:
         data = {"code": ErrorCode.PROTOCOL_INVALID.value}
         error = Error(None, INVALID_REQUEST, reason, data)

@@ -15,7 +15,7 @@ import trio
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.lifecycle import Stage
 from mcp_trio.eras.admission import error_message
-from mcp_trio.errors import InvalidParamsError, OverloadedError, ProtocolError
+from mcp_trio.errors import InvalidParamsError, ProtocolError
 from mcp_trio.framing import headers as names
 from mcp_trio.http.replay import StoredEvent, event_id, parse_event_id
 from mcp_trio.http.requests import HTTPRequest
@@ -53,13 +53,7 @@ async def open_session(
     cors: tuple[Header, ...],
 ) -> None:
     """Serve `initialize`: make a session, answer, and drop it again if the answer is an error."""
-    try:
-        session = await table.create(nursery, http.principal)
-    except OverloadedError as error:
-        retry = (b"retry-after", b"%d" % max(1, round(error.retry_after)))
-        fault = error_message(message.id, error)
-        await refuse(send, 503, error.message, error=fault, headers=(*cors, retry))
-        return
+    session = await table.create(nursery, http.principal)
     stream = session.streams.open((message.id,))
     session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
     # Admission is synchronous, so it is known by now whether there is a session at all.

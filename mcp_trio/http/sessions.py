@@ -14,7 +14,6 @@ import trio
 
 from mcp_trio.abc import Transport
 from mcp_trio.engine.envelope import Principal
-from mcp_trio.errors import OverloadedError
 from mcp_trio.events import Reporter
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.replay import ReplayBuffer
@@ -25,6 +24,10 @@ from mcp_trio.session.line_session import LineSession
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.session.serving import ServerSide
 from mcp_trio.session.session import Dispatcher
+
+SPARED = 60.0
+"""Seconds of silence after which a session may have to make room for another. Less, and a flood
+of `initialize` would end the sessions of everybody who pauses to think."""
 
 
 class HTTPSession:
@@ -54,12 +57,15 @@ class HTTPSession:
         self.scope = trio.CancelScope()
         self.sse_after = options.sse_after
         self._idle_timeout = options.session_idle_timeout
+        self.silent_since = math.inf
+        """When something went on last; infinity while something does."""
         self._connections = 0
 
     def touch(self) -> None:
         """Move the deadline: never while something runs, else `session_idle_timeout` from now."""
         busy = self._connections or self.dispatcher.peer.running
-        self.scope.deadline = math.inf if busy else trio.current_time() + self._idle_timeout
+        self.silent_since = math.inf if busy else trio.current_time()
+        self.scope.deadline = self.silent_since + self._idle_timeout
 
     def connected(self, change: int) -> None:
         """Count the connections that wait on a stream of this session."""
@@ -88,6 +94,8 @@ class SessionTable:
         self._reaper = reaper
         self._sessions: dict[str, HTTPSession] = {}
         self._lines: set[LineSession] = set()
+        self._looks_again = -math.inf
+        """Before this time nothing can be found that makes room."""
 
     def __len__(self) -> int:
         return len(self._sessions) + len(self._lines)
@@ -100,10 +108,25 @@ class SessionTable:
         """The sessions that are one connection each."""
         return tuple(self._lines)
 
-    @property
-    def full(self) -> bool:
-        """Whether there are as many sessions as allowed."""
-        return len(self) >= self._options.max_sessions
+    def has_room(self) -> bool:
+        """Tell whether one more may begin, and if not, end the one that is silent longest for it.
+
+        Only one that has been silent for `SPARED` is ended. Its client gets 404 and opens
+        another, as after any other end (H11); the connections of line sessions are theirs.
+        """
+        if len(self) < self._options.max_sessions:
+            return True
+        now = trio.current_time()
+        if now < self._looks_again:
+            return False
+        # Later nothing can be silent since an earlier time, so a flood costs one look.
+        oldest = min(self._sessions.values(), key=lambda s: s.silent_since, default=None)
+        since = math.inf if oldest is None else oldest.silent_since
+        self._looks_again = min(since, now) + SPARED
+        if oldest is None or now < self._looks_again:
+            return False
+        self.end(oldest)
+        return True
 
     async def run_line(
         self,
@@ -111,7 +134,7 @@ class SessionTable:
         accept: Callable[[], Awaitable[bool]],
         principal: Principal | None,
     ) -> None:
-        """Be a session on one connection until it ends. The caller has looked at `full`.
+        """Be a session on one connection until it ends. The caller has asked `has_room`.
 
         Args:
             transport: the connection; taken over and closed.
@@ -136,13 +159,7 @@ class SessionTable:
             self._lines.discard(session)
 
     async def create(self, nursery: trio.Nursery, principal: Principal | None) -> HTTPSession:
-        """Start a session.
-
-        Raises:
-            OverloadedError: there are as many as allowed.
-        """
-        if self.full:
-            raise OverloadedError("Too many sessions")
+        """Start a session. The caller has asked `has_room`."""
         session = HTTPSession(self._service, self._options, self._reaper, principal)
         self._sessions[session.id] = session
         try:

@@ -17,7 +17,7 @@ import trio.lowlevel
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.framing.gate import Refusal
-from mcp_trio.http.responses import Header, Receive, Scope, Send
+from mcp_trio.http.responses import RETRY_AFTER, Header, Receive, Scope, Send
 from mcp_trio.jsonrpc import codec
 from mcp_trio.transports.outbox import FLUSH_TIMEOUT, Outbox
 from mcp_trio.wire.basic import RequestId
@@ -57,6 +57,8 @@ async def refuse(
         (b"connection", b"close"),
         *fields,
     ]
+    if refusal.status == 503:
+        headers.append(RETRY_AFTER)
     await send({"type": f"{_DENIAL}.start", "status": refusal.status, "headers": headers})
     await send({"type": f"{_DENIAL}.body", "body": body, "more_body": False})
 

@@ -12,6 +12,7 @@ from tests.http.tools import make_server
 from tests.messages import initialize
 
 INITIALIZE = initialize(id_=1)
+PING = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
 
 
 def call(**more):
@@ -321,8 +322,51 @@ async def test_one_session_too_many_is_refused_until_one_ends():
         assert refused.headers["retry-after"] == "1"
         assert refused.json()["id"] == 1
         assert refused.json()["error"]["data"]["reason"] == "overloaded"
+        assert client.app.statistics().refused == 1
         await first.delete()
         await client.open_session()
+
+
+async def test_the_session_that_is_silent_longest_makes_room_after_a_minute(autojump_clock):
+    server, record = make_server()
+    async with serving(server, HTTPOptions(max_sessions=4)) as client:
+        busy, streaming, first, second = [await client.open_session() for _ in range(4)]
+        busy.start_call("wait")
+        streaming.start_get()
+        await trio.sleep(50)
+        await first.post(PING)  # so that it is not the oldest any more
+        await trio.sleep(9)
+        assert (await client.post(INITIALIZE)).status == 503
+        await trio.sleep(2)
+        third = await client.open_session()
+        assert (await second.post(PING)).status == 404
+        assert len(client.app.sessions) == 4
+        # The next one has to wait until another has been silent for as long.
+        assert (await client.post(INITIALIZE)).status == 503
+        assert (await client.websocket()).status == 503
+        await trio.sleep(50)
+        assert (await client.websocket()).accepted
+        assert (await first.post(PING)).status == 404
+        await trio.sleep(300)
+        await client.open_session()
+        assert (await third.post(PING)).status == 404
+        record.release.set()
+        await record.until("wait started", "wait over")
+        for session in (busy, streaming):
+            assert (await session.post(PING)).status == 200
+
+
+async def test_a_flood_of_sessions_ends_none_that_was_used_within_a_minute(autojump_clock):
+    server, _ = make_server()
+    async with serving(server, HTTPOptions(max_sessions=3)) as client:
+        sessions = [await client.open_session() for _ in range(3)]
+        for _ in range(20):
+            await trio.sleep(30)
+            for session in sessions:
+                assert (await session.post(PING)).status == 200
+            refused = await client.post(INITIALIZE)
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert client.app.statistics().refused == 20
 
 
 async def test_one_request_too_many_is_refused_until_one_ends():

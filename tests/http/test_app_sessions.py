@@ -409,7 +409,7 @@ async def test_draining_ends_standalone_streams_and_lets_calls_finish():
         await stream.ended.wait()
         refused = session.start_get()
         await refused.ended.wait()
-        assert refused.status == 503
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         record.release.set()
         await call.ended.wait()
         assert call.json()["result"]["structuredContent"] == {"result": "wait"}

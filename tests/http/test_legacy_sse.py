@@ -243,7 +243,8 @@ async def test_draining_lets_calls_finish_and_opens_nothing_new():
         await record.until("wait started")
         client.app.drain()
         await idle.stream.ended.wait()
-        assert (await start(client)).status == 503
+        refused = await start(client)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert not busy.stream.ended.is_set()
         record.release.set()
         await busy.stream.ended.wait()

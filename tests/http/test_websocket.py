@@ -283,6 +283,7 @@ async def test_sockets_count_as_sessions_and_one_too_many_is_refused():
         refused = await (await world.peer()).open()
         assert isinstance(refused, ws.RejectConnection)
         assert refused.status_code == 503
+        assert (b"retry-after", b"1") in list(refused.headers)
         statistics = world.app.statistics()
         assert (statistics.sessions, statistics.refused) == (2, 1)
         await first.say(ws.CloseConnection(code=1000))
