@@ -44,6 +44,8 @@ class BlockedAddressError(httpcore2.ConnectError):
     """The network policy of the connection refuses the address. The text names no address."""
 
 
+NO_ADDRESS = "not an address"
+"""The refusal of a text that is none."""
 HIDDEN_QUERY = "mcp_trio_hidden_query"
 """Extension of a request: the part of its query, encoded, that holds a secret."""
 
@@ -74,7 +76,7 @@ class Guard:
         try:
             target = _carried(ipaddress.ip_address(address.partition("%")[0]))
         except ValueError:
-            return "not an address"
+            return NO_ADDRESS
         configured = None if named is None else _literal(named)
         if configured is not None and _carried(configured) == target:
             # Somebody wrote this very address into the configuration.

@@ -280,9 +280,7 @@ class HTTPApp:
     async def _refuse(self, error: MCPError, send: Send, cors: tuple[Header, ...]) -> None:
         """Refuse a request before anything is done for it."""
         status, fault = self._status_of_unknown(error), error_message(None, error)
-        await refuse(
-            send, status, error.message, error=fault, headers=(*cors, *_challenges(error))
-        )
+        await refuse(send, status, error.message, error=fault, headers=(*cors, *_challenges(error)))
 
     def _demand_scopes(self, principal: Principal | None) -> None:
         """Refuse who lacks what everybody needs, where nothing else asks for it.

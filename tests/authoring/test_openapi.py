@@ -377,6 +377,37 @@ def test_a_pattern_that_engines_read_differently_is_left_out_without_a_word(tmp_
     assert not recwarn.list
 
 
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://api.pets.test/v1", None),
+        ("https://8.8.8.8/v1", None),
+        ("/v1", None),
+        ("http://169.254.169.254/latest", "169.254.169.254 is a link-local address"),
+        ("http://[fd00:ec2::254]/", "fd00:ec2::254 is a link-local address"),
+        ("http://10.0.0.8/", "10.0.0.8 is a private or loopback address"),
+        ("http://127.0.0.1:8080/", "127.0.0.1 is this machine"),
+        ("http://localhost/", "localhost is this machine"),
+        ("http://0.0.0.0/", "0.0.0.0 is an unspecified"),
+        ("http://[10.0.0.8/", None),
+        ("http://{h}/", "169.254.169.254 is a link-local address"),
+    ],
+)
+def test_a_server_inside_is_suggested_with_a_question(tmp_path, url, told):
+    server = {"url": url, "variables": {"h": {"default": "169.254.169.254"}}}
+    made = run(tmp_path, describe({"/a": {"get": {}}}, servers=[server]))
+    asked = [left.reason for left in made.notes if left.what == "connection pet_store"]
+    flow = {"tokenUrl": url.replace("{h}", "169.254.169.254"), "scopes": {}}
+    scheme = {"type": "oauth2", "flows": {"clientCredentials": flow}}
+    said = describe({"/a": {"get": {}}}, components={"securitySchemes": {"s": scheme}})
+    tokens = [left.reason for left in run(tmp_path, said).notes if left.what == "token_url"]
+    assert tokens == asked
+    assert len(asked) == (told is not None)
+    if told is not None:
+        assert told in asked[0]
+        assert asked[0].endswith("; is it meant?")
+
+
 def test_a_suggestion_cannot_break_out_of_its_line(tmp_path):
     import tomllib
 

@@ -208,6 +208,15 @@ def test_an_address_may_refer_to_its_own_origin_and_to_no_other(site, other, tmp
     assert {token for _, token in site.asked} == {"Bearer t"}
 
 
+def test_the_origin_of_a_description_may_be_inside(site):
+    page = {**with_reference("#/info"), "servers": [{"url": "/v1"}]}
+    site.pages["/a"] = json.dumps(page).encode()
+    assert imported(f"{site.url}/a").notes == []
+    page["servers"] = [{"url": "http://127.0.0.2/v1"}]
+    site.pages["/a"] = json.dumps(page).encode()
+    assert "127.0.0.2 is this machine" in imported(f"{site.url}/a").notes[0].reason
+
+
 def test_redirects_are_followed_within_the_origin_only(site, other):
     site.pages["/a"] = redirect("/b")
     site.pages["/b"] = json.dumps(with_reference("#/info")).encode()

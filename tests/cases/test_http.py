@@ -197,6 +197,7 @@ async def test_a_preflight_allows_every_header_a_client_may_need(path):
         "content-type",
         "accept",
         "authorization",
+        "dpop",
         "mcp-protocol-version",
         "mcp-session-id",
         "last-event-id",

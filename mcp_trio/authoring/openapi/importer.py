@@ -29,6 +29,7 @@ from mcp_trio.authoring.openapi.references import References, Spot
 from mcp_trio.authoring.openapi.requests import Request, Requests
 from mcp_trio.authoring.openapi.schemas import SchemaWriter
 from mcp_trio.authoring.values import as_object
+from mcp_trio.network_guard import NO_ADDRESS, Guard, is_loopback
 from mcp_trio.wire import JSONObject
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -102,6 +103,7 @@ class _Import:
         ]
         made.keep_sound()
         made.settings = self._settings(made.views)
+        made.notes += self._inside(made.views)
         return made
 
     def _view_if_wanted(
@@ -185,7 +187,7 @@ class _Import:
         for name, known in self._hosts.items():
             if known == url:
                 return name
-        host = urlsplit(url).hostname or "other"
+        host = _host(url) or "other"
         name = f"{self._connection}_{snake(host.split('.')[0]) or 'other'}"
         found, number = name, 2
         while found in self._hosts:
@@ -231,7 +233,7 @@ class _Import:
 
     def _settings(self, views: Sequence[JSONObject]) -> str:
         """TOML for the connections that are used. Nothing of it enters a view."""
-        used = {str(cast("JSONObject", view["target"])["connection"]) for view in views}
+        used = _connections(views)
         lines: list[str] = []
         for name, url in self._hosts.items():
             if name in used:
@@ -242,6 +244,26 @@ class _Import:
                 lines += ["", f"[connections.{name}.auth]", *auth] if auth else []
                 lines.append("")
         return "\n".join(lines).rstrip()
+
+    def _inside(self, views: Sequence[JSONObject]) -> Iterator[Left]:
+        """Tell of suggested addresses that a service would not reach by a name.
+
+        Written into settings an address is meant, and it gets a secret; here only the
+        description says so, and it may be anybody's.
+        """
+        own = _host(self._root.address)
+        named = [(f"connection {name}", self._hosts[name]) for name in sorted(_connections(views))]
+        flows = [_client_flow(scheme) for scheme in self._schemes.values()]
+        named += [("token_url", str(flow["tokenUrl"])) for flow in flows if flow]
+        for what, url in named:
+            host = _host(url)
+            if host is None or host == own:
+                continue
+            why = Guard(host=None).refusal(host, host)
+            if is_loopback(host):
+                why = "this machine"
+            if why is not None and why != NO_ADDRESS:
+                yield Left(what, f"its server {host[:80]} is {why}; is it meant?")
 
     def _wanted_schemes(self) -> Iterator[JSONObject]:
         """The schemes, those first that the whole description demands."""
@@ -291,6 +313,17 @@ def _client_flow(scheme: JSONObject) -> JSONObject:
     if scheme.get("flow") == "application":
         flow = scheme
     return flow if is_address(str(flow.get("tokenUrl", ""))) else {}
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _connections(views: Sequence[JSONObject]) -> set[str]:
+    return {str(cast("JSONObject", view["target"])["connection"]) for view in views}
 
 
 def _toml(text: str) -> str:
