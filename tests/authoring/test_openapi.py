@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import pytest
 
 from mcp_trio.authoring.checking import Checker
@@ -13,6 +14,7 @@ from mcp_trio.authoring.imports import Names, snake
 from mcp_trio.authoring.openapi.importer import Options, import_openapi
 from mcp_trio.authoring.sources import Entry
 from mcp_trio.authoring.stand_ins import StandIns
+from mcp_trio.catalog.operation import parse
 from mcp_trio.json_schema import Validator
 
 
@@ -1114,3 +1116,125 @@ def test_xml_is_a_tree_with_one_root(tmp_path, schema, root):
 )
 def test_xml_with_rules_of_its_own_is_told(tmp_path, schema, reason):
     assert reason in refused(tmp_path, body("application/xml", schema), method="post")
+
+
+# -- as they are listed ----------------------------------------------------------
+
+
+SHARED = {
+    "Pet": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": "string"},
+            "kind": {"$ref": "#/components/schemas/Kind"},
+            "was": {"$ref": "#/components/schemas/Kind"},
+            "owner": {"$ref": "#/components/schemas/Owner"},
+            "young": {"type": "array", "items": {"$ref": "#/components/schemas/Pet"}},
+            "by_name": {
+                "type": "object",
+                "additionalProperties": {"$ref": "#/components/schemas/Pet"},
+            },
+        },
+    },
+    "Owner": {
+        "allOf": [
+            {"$ref": "#/components/schemas/Being"},
+            {"type": "object", "properties": {"pets": {"$ref": "#/components/schemas/Pets"}}},
+        ]
+    },
+    "Pets": {"type": "array", "items": {"$ref": "#/components/schemas/Pet"}},
+    "Being": {
+        "type": "object",
+        "properties": {"friend": {"$ref": "#/components/schemas/Owner"}, "n": {"type": "integer"}},
+    },
+    "Kind": {"type": "string", "enum": ["cat", "dog"]},
+}
+NULLS = {
+    "3.0.3": {
+        "plain": {"type": "string", "nullable": True},
+        "listed": {"type": "string", "nullable": True, "enum": ["a", "b"]},
+        "twice": {"type": "string", "nullable": True, "enum": ["a", None, "b", None, "a"]},
+        "pet": {"nullable": True, "allOf": [{"$ref": "#/components/schemas/Pet"}]},
+        "beside": {"nullable": True, "$ref": "#/components/schemas/Pet"},
+        "some": {"type": "array", "nullable": True, "items": {"type": "string", "nullable": True}},
+    },
+    "3.1.0": {
+        "plain": {"type": ["string", "null"]},
+        "listed": {"type": ["string", "null"], "enum": ["a", "b", None]},
+        "twice": {"enum": ["a", None, "b", None, "a"]},
+        "pet": {"anyOf": [{"$ref": "#/components/schemas/Pet"}, {"type": "null"}]},
+        "beside": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Pet"}]},
+        "some": {"type": ["array", "null"], "items": {"type": ["string", "null"]}},
+    },
+}
+TREE = {"name": "Rex", "kind": "dog", "young": [{"name": "Tom", "by_name": {"x": {"name": "y"}}}]}
+TREE["owner"] = {"friend": {"friend": {"n": 1}, "pets": [{"name": "z", "was": "cat"}]}}
+WITH_NULLS = [
+    dict(zip(NULLS["3.0.3"], values, strict=True))
+    for values in ([None] * 6, ["a", "b", "a", TREE, TREE, ["x", None]])
+]
+
+
+def references(schema):
+    if isinstance(schema, dict):
+        here = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
+        return here + [found for part in schema.values() for found in references(part)]
+    if isinstance(schema, list):
+        return [found for part in schema for found in references(part)]
+    return []
+
+
+def enumerations(schema):
+    if isinstance(schema, dict):
+        here = [schema["enum"]] if isinstance(schema.get("enum"), list) else []
+        return here + [found for part in schema.values() for found in enumerations(part)]
+    if isinstance(schema, list):
+        return [found for part in schema for found in enumerations(part)]
+    return []
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+@pytest.mark.parametrize("room", [16_384, 400])
+def test_recursive_shared_and_nullable_schemas_stand_by_themselves(tmp_path, version, room):
+    pet = {"$ref": "#/components/schemas/Pet"}
+    whole = {"type": "object", "properties": {"tree": pet, **NULLS[version]}}
+    kind = {"name": "kind", "in": "query", "schema": {"$ref": "#/components/schemas/Kind"}}
+    said = {
+        "parameters": [kind, {**kind, "name": "other"}],
+        **body("application/json", {"$ref": "#/components/schemas/Whole"}),
+        **answer({"$ref": "#/components/schemas/Whole"}),
+    }
+    schemas = {**SHARED, "Whole": whole}
+    description = describe({"/p": {"post": said}}, version, components={"schemas": schemas})
+    (view,) = run(tmp_path, description, schema_bytes=room).views
+    tool = parse(view).to_tool()
+    for schema in (tool.input_schema, tool.output_schema):
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert len(json.dumps(schema)) < 2 * 16_384
+        for reference in references(schema):
+            assert reference.startswith("#/$defs/")
+            assert reference.removeprefix("#/$defs/") in schema["$defs"]
+        for listed in enumerations(schema):
+            assert len({json.dumps(value) for value in listed}) == len(listed)
+    takes = jsonschema.Draft202012Validator(tool.input_schema)
+    gives = jsonschema.Draft202012Validator(tool.output_schema)
+    for nulls in WITH_NULLS:
+        value = {"tree": TREE, **nulls}
+        assert list(gives.iter_errors(value)) == []
+        assert list(takes.iter_errors({"body": value, "kind": "cat", "other": "dog"})) == []
+    if room > 1_000:
+        # And they still say what they said.
+        for wrong in (
+            {"plain": 5},
+            {"listed": "c"},
+            {"twice": "c"},
+            {"pet": {}},
+            {"beside": {"name": 5}},
+            {"some": [5]},
+            {"tree": {"name": "x", "young": [{"name": "y", "young": [{}]}]}},
+            {"tree": {"name": "x", "owner": {"friend": {"friend": {"n": "1"}}}}},
+        ):
+            assert not gives.is_valid(wrong), wrong
+            assert not takes.is_valid({"body": wrong}), wrong
+        assert not takes.is_valid({"body": {}, "kind": "cow"})

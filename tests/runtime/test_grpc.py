@@ -18,6 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from mcp_trio.catalog.operation import OperationError, parse
 from mcp_trio.config import make_connections, parse_settings
+from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.adapters.grpc_descriptor import _pool_of
 from mcp_trio.runtime.compiler import Compiler
@@ -392,9 +393,11 @@ async def test_a_status_is_the_upstreams_failure(shop, failure, code, retryable)
     shop.details = "no <b>tea</b> for canary-secret"
     bench = Bench(shop.port, auth=Auth(kind="bearer", secret=Secret("canary-secret")))
     async with bench.connections:
-        text, told = failure(await bench.call(given={"displayName": "fail"}))
+        context = make_context(Principal(subject="ann", token=Secret("token-of-ann")))
+        text, told = failure(await bench.call(given={"displayName": "fail"}, context=context))
     assert (told["stage"], told["code"]) == ("external_service", code)
     assert told["retryable"] is retryable
+    assert "token-of-ann" not in repr(shop.seen)
     assert "no tea for ***" in text
     assert shop.seen[0][0]["authorization"] == "Bearer canary-secret"
 

@@ -414,6 +414,26 @@ async def test_sessions_end_when_idle_and_make_room_for_others(upstream, nursery
     scope.cancel()
 
 
+async def test_the_session_that_was_used_longest_ago_makes_room(upstream, nursery):
+    url, scope = await serve(nursery, upstream.server)
+    bench = Bench.at(url, session_per_caller=True, max_sessions=2)
+    carol = Principal(subject="carol", token=Secret("token-of-carol"))
+    with trio.fail_after(20):
+        async with bench.connections:
+            for who, left in (
+                (ANN, [ANN]),
+                (BOB, [ANN, BOB]),
+                (ANN, [BOB, ANN]),
+                (carol, [ANN, carol]),
+                (BOB, [carol, BOB]),
+            ):
+                await bench.call(given={"a": 1, "b": 2}, principal=who)
+                assert [
+                    link.identity.principal.subject for link in bench.links._links.values()
+                ] == [each.subject for each in left]
+    scope.cancel()
+
+
 async def test_closing_the_connections_ends_the_sessions_and_their_calls(
     upstream, nursery, failure
 ):

@@ -259,7 +259,7 @@ class Requests:
         plain = _plain(media)
         if plain not in _USUAL and "*" not in plain:
             request.media_type = plain
-        schema = self._references.anchored(spot.get("schema"))
+        schema: JSONObject = self._references.anchored(spot.get("schema"))
         if content_type == "binary":
             # Whatever is said of it, it is bytes.
             schema = {"type": "string", "format": "binary"}
