@@ -34,10 +34,10 @@ CALLER = {
 ERAS = pytest.mark.parametrize("stateless", [True, False], ids=["stateless", "handshake"])
 
 
-def identify(headers):
+def identify(head):
     """Ann; the scopes stand in a header."""
-    token = headers.get("authorization", "").removeprefix("Bearer ")
-    scopes = frozenset(headers.get("x-scopes", "").split())
+    token = head.headers.get("authorization", "").removeprefix("Bearer ")
+    scopes = frozenset(head.headers.get("x-scopes", "").split())
     return Principal(subject="ann", scopes=scopes, token=Secret(token) if token else None)
 
 
@@ -281,7 +281,8 @@ async def test_the_limit_of_requests_that_run_holds_for_both():
     )
     async with service([static], server=server, max_in_flight=1) as door:
         waiting = door.client.start_stateless("tools/call", {"name": "written"})
-        await entered.wait()
+        with trio.fail_after(10):
+            await entered.wait()
         by_hand, published = [await door.call(name) for name in ("written", "published")]
         assert (published.status, published.headers["retry-after"]) == (503, "1")
         assert shape(published, "published") == shape(by_hand, "written")
