@@ -116,7 +116,7 @@ DESCRIPTION = {
     "paths": {
         "/pets": {"get": {"operationId": "listPets"}},
         "/files": {
-            "put": {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
+            "put": {"requestBody": {"required": True, "content": {"application/x-protobuf": {}}}}
         },
     },
 }
@@ -128,7 +128,7 @@ def test_import_writes_a_file_that_can_be_published(tmp_path, name):
     source.write_text(json.dumps(DESCRIPTION))
     done = run("import", "openapi", source, "-o", output)
     assert done.returncode == 0
-    assert "not imported: PUT /files: its body may be application/octet-stream only" in done.stdout
+    assert "not imported: PUT /files: its body may be application/x-protobuf only" in done.stdout
     assert "1 imported into" in done.stdout
     assert '[connections.pets]\nbase_url = "https://pets.test"' in done.stdout
     assert "pets.test" not in output.read_text()
