@@ -58,7 +58,10 @@ def package_of(module: str) -> str:
 
 def layer_name(name: str) -> str:
     """Two modules belong to a layer of another name."""
-    return {"__main__": "cli", "json_schema_engines": "json_schema"}.get(name, name)
+    own = {"__main__": "cli"}
+    # Parts of one thing, of which the first name is the face.
+    own |= dict.fromkeys(("json_schema_engines", "json_schema_patterns"), "json_schema")
+    return own.get(name, name)
 
 
 def imports(path: Path) -> list[str]:

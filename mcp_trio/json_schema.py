@@ -7,7 +7,7 @@ What does not fit is described by place and rule; the offending value is never r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import cast
 
 from mcp_trio.json_schema_engines import (
@@ -19,6 +19,7 @@ from mcp_trio.json_schema_engines import (
     Violation,
     pointer,
 )
+from mcp_trio.json_schema_patterns import MAX_COST, cost
 from mcp_trio.wire.basic import JSONObject
 
 __all__ = ["DIALECTS", "SchemaError", "Validator", "Violation", "pointer"]
@@ -45,9 +46,9 @@ DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _measure(schema: object) -> None:
-    """Refuse schemas that are too deep or too large, without recursion."""
+    """Refuse schemas that are too deep, too large or too slow to compile, without recursion."""
     level: list[object] = [schema]
-    nodes = depth = 0
+    nodes = depth = weight = 0
     while level:
         depth += 1
         nodes += len(level)
@@ -55,6 +56,10 @@ def _measure(schema: object) -> None:
             raise SchemaError(f"schema is nested more than {MAX_DEPTH} levels deep")
         if nodes > MAX_NODES:
             raise SchemaError(f"schema has more than {MAX_NODES} parts")
+        for pattern in _patterns(level):
+            weight += cost(pattern)
+            if weight > MAX_COST:
+                raise SchemaError(f"patterns such as {pattern[:80]!r} are too large")
         children = (child for node in level for child in _children(node))
         level = [child for child in children if isinstance(child, (dict, list))]
 
@@ -64,6 +69,19 @@ def _children(node: object) -> Iterator[object]:
         yield from cast("JSONObject", node).values()
     elif isinstance(node, list):
         yield from cast("list[object]", node)
+
+
+def _patterns(nodes: Iterable[object]) -> Iterator[str]:
+    """The regular expressions that stand in these parts of a schema."""
+    for node in nodes:
+        if not isinstance(node, dict):
+            continue
+        held = cast("JSONObject", node)
+        single, named = held.get("pattern"), held.get("patternProperties")
+        if isinstance(single, str):
+            yield single
+        if isinstance(named, dict):
+            yield from cast("JSONObject", named)
 
 
 class Validator:

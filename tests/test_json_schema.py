@@ -125,6 +125,60 @@ def test_depth_and_size_of_a_schema_are_bounded() -> None:
         Validator({"anyOf": [{} for _ in range(MAX_NODES)]})
 
 
+WIDE = r"\p{L}"
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ["(a{1000}){1000}"],
+        [rf"{i}(?:{WIDE}{{200}})" for i in range(6)],
+        [rf"^(?={WIDE}{{200}}){i}" for i in range(6)],
+        [f"(?={WIDE}{{20}})" * 60],
+        [rf"(?x) {WIDE} # a remark{chr(10)} {{200}}{i}" for i in range(6)],
+        [f"(?:[a-z]*{WIDE}+){{1,1001}}"],
+        ["(?i)[\u0100-\U00010000]{6000}"],
+        [r"(?=x)\w{1100}"],
+        ["a" * 600_000],
+    ],
+    ids=lambda patterns: str(patterns)[:30],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_patterns_that_would_take_long_to_compile_are_refused_before(
+    patterns: list[str], named: bool
+) -> None:
+    schema: dict[str, Any] = (
+        {"patternProperties": {pattern: {} for pattern in patterns}}
+        if named
+        else {"allOf": [{"pattern": pattern} for pattern in patterns]}
+    )
+    with pytest.raises(SchemaError, match=r"^patterns such as .* are too large$"):
+        Validator(schema)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "0" * 8 + "-0000" * 3 + "-" + "0" * 12),
+        (r"^(?=.*[A-Z])(?=.*\d)[\w!@#$]{8,64}$", "Passw0rd"),
+        (r"^([\p{L}\p{Z}\p{N}_.:/=+\-@]{0,256})$", "é"),
+        (r"^[\u0009\u000A\u000D\u0020-\u00FF]{1,10240}$", "a"),
+        (r"^[^\s/$.?#].[^\s]{0,2048}$", "ab"),
+        (r"^[\s\S]{0,5000}$", ""),
+        (r"^[\[\]{}()]{2}(?:a|b){1,3}(?<name>c)?$", "[]ab"),
+    ],
+)
+def test_patterns_of_real_descriptions_are_not(pattern: str, fits: str) -> None:
+    assert Validator({"pattern": pattern}).is_valid(fits)
+
+
+@pytest.mark.parametrize("pattern", ["a{", "[", ")", "(?", "a{1,"])
+def test_what_is_no_pattern_is_told_by_the_engine(pattern: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        Validator({"pattern": pattern})
+    assert "too large" not in str(caught.value)
+
+
 RULES: list[tuple[dict[str, Any], object, str, str]] = [
     ({"type": ["string", "null"]}, 1, "type", "is not of type null or string"),
     ({"minimum": 3.5}, 1, "minimum", "breaks minimum 3.5"),

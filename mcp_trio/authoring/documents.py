@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import stat
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 import attrs
+import msgspec
 
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.yaml_text import MAX_DEPTH, Position, parse_yaml
@@ -18,6 +20,7 @@ from mcp_trio.authoring.yaml_text import MAX_DEPTH, Position, parse_yaml
 MAX_BYTES = 64 << 20
 """Bytes of a document."""
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _PIECE = re.compile(r'\n|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 
@@ -105,7 +108,12 @@ def parse_document(raw: bytes, name: str) -> Document:
     bracketed = text.lstrip()[:1] in {"{", "["}
     if bracketed or name.endswith(".json"):
         try:
-            value: object = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+            value: object = json.loads(
+                text,
+                object_pairs_hook=_unique,
+                parse_constant=_no_constant,
+                parse_float=_finite,
+            )
         except RecursionError as error:
             raise AuthoringError(
                 f"{name}: the document is nested more than {MAX_DEPTH} levels deep"
@@ -116,6 +124,7 @@ def parse_document(raw: bytes, name: str) -> Document:
             raise AuthoringError(f"{name}: {error}") from error
         else:
             _check_depth(value, name)
+            _check_texts(value, text, name)
             return Document(name=name, value=value, text=text, position=None)
         # YAML may begin like that, too; but what has a JSON name is told JSON's fault.
         if bracketed and name.endswith(".json"):
@@ -137,6 +146,26 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} has no place in JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is larger than a number can be")
+    return value
+
+
+def _check_texts(value: object, text: str, name: str) -> None:
+    """Refuse what Python takes for a character and no encoding has."""
+    if _SURROGATE.search(text) is None:
+        return
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError as error:
+        raise AuthoringError(
+            f"{name}: has half of a surrogate pair, {error.object[error.start]!a}, "
+            "which is no character"
+        ) from error
 
 
 def _check_depth(value: object, name: str) -> None:

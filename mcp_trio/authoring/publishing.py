@@ -68,6 +68,8 @@ def publish(
     path = Path(place)
     if path.is_dir():
         raise AuthoringError(f"{place}: is a folder; publish into one of its documents")
+    if path.exists() and not path.is_file():
+        raise AuthoringError(f"{place}: is not a file")
     if is_sqlite(path) or (path.suffix in _DATABASES and not _has_content(path)):
         return _in_sqlite(operations, path, prune=prune, dry_run=dry_run)
     if path.suffix in _DATABASES:
@@ -97,7 +99,11 @@ def _in_sqlite(
         return plan({}, operations, prune=prune, created=True).outcome
     with _sqlite_troubles(path):
         if created:
-            create_registry(path)
+            try:
+                create_registry(path)
+            except FileExistsError:
+                # Another publisher was faster.
+                created = False
         connection = open_for_writing(path)
         try:
             # The lock comes first, so that nobody writes between the look and the change.
@@ -156,6 +162,8 @@ def _sqlite_troubles(path: Path) -> Generator[None]:
 def _in_document(
     operations: Sequence[Operation], path: Path, *, prune: bool, dry_run: bool
 ) -> Outcome:
+    # A link stays one: what it leads to is replaced.
+    path = path.resolve()
     try:
         with _alone(path):
             created = not _has_content(path)
@@ -215,6 +223,8 @@ def _replace(path: Path, views: Iterable[JSONObject]) -> None:
     body = msgspec.json.encode({"format": FORMAT, "operations": list(views)})
     body = msgspec.json.format(body, indent=2)
     try:
+        # Nobody else is here, so it was left by one that was stopped; numbers come again.
+        beside.unlink(missing_ok=True)
         with beside.open("xb") as file:
             if path.exists():
                 os.fchmod(file.fileno(), path.stat().st_mode & 0o777)

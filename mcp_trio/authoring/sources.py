@@ -100,9 +100,12 @@ def read_source(place: str, secret: Secret | None = None) -> Source:
 def is_sqlite(path: Path) -> bool:
     """Whether a SQLite file stands there."""
     try:
+        # Opening a pipe would wait for its writer.
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

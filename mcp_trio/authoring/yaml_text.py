@@ -175,6 +175,8 @@ class _Builder:
     def _scalar(self, event: Any, line: int) -> None:
         self._add(1, line)
         text: str = event.value
+        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            raise self._error(line, "half of a surrogate pair is no character")
         frame = self._stack[-1] if self._stack else None
         if frame is not None and isinstance(frame.value, dict) and frame.key is None:
             # A key is its text: the 200 of a response is "200" in JSON as well.

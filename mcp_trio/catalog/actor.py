@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import attrs
 import trio
 
-from mcp_trio.abc import Reading, Registry, RegistryError, Trouble
+from mcp_trio.abc import RawEntry, Reading, Registry, RegistryError, Trouble
+from mcp_trio.catalog.operation import canonical
 from mcp_trio.catalog.schedule import Schedule, is_stale, is_suspicious
-from mcp_trio.catalog.snapshot import Compiler, Fault, Snapshot, Step
+from mcp_trio.catalog.snapshot import Compiler, Fault, Snapshot, Step, told
 from mcp_trio.catalog.status import CatalogState, CatalogStatus
 from mcp_trio.events import CatalogFailed, CatalogRefreshed, Event
 from mcp_trio.server.providers import ProviderHost, ToolSet
 
 FEW = 4
 """Up to so many changed entries are compiled in the loop's own thread."""
+LIGHT = 4_096
+"""Bytes of all views that are; what is larger may take its time to compile."""
 SMALL = 1_000
 """Above so many operations every step is made in a worker thread."""
 
@@ -54,6 +57,9 @@ class _Facts:
     error: str | None = None
     doubtful: frozenset[tuple[str, bytes]] | None = None
     """What a suspicious reading would leave published; believed when read again."""
+    most: int = 0
+    """How many were published at once since that happened last: a registry that shrinks in
+    small steps is doubted, too."""
     swaps: int = 0
 
 
@@ -250,7 +256,7 @@ class CatalogActor:
         try:
             await self._refresh()
         except RegistryError as error:
-            self._failed(str(error))
+            self._failed(told(str(error)))
         except Exception as error:  # noqa: BLE001  # the actor's one boundary
             # A bug in a registry or compiler must not take the tools away.
             self._failed(f"internal fault: {type(error).__name__}", bug=error)
@@ -324,19 +330,21 @@ class CatalogActor:
     def _believed(self, reading: Reading) -> bool:
         """Tell whether to act on a reading, or to wait until it has been read twice."""
         facts, snapshot = self._facts, self._snapshot
-        before = len(snapshot.fingerprints) if facts.token is not None else None
+        before = facts.most if facts.token is not None else None
         after = snapshot.published_after(reading)
         if not is_suspicious(before, after):
             facts.doubtful = None
+            facts.most = max(facts.most, after)
             return True
         left = frozenset(snapshot.left_by(reading).items())
         if left == facts.doubtful:
             facts.doubtful = None
+            facts.most = after
             return True
         _log.warning(
             "catalog: the registry says %d operations are published, was %s; reading it again",
             after,
-            "not read before" if before is None else before,
+            "not read before" if before is None else len(snapshot.fingerprints),
         )
         facts.doubtful = left
         return False
@@ -359,7 +367,8 @@ class CatalogActor:
         names |= {member.operation.name for member in before.waiting.values()}
         reserved = frozenset(name for name in names if self._is_reserved(name))
         make = partial(before.advance, reading, self._compiler, reserved.__contains__)
-        if len(reading.entries) + len(before.waiting) <= FEW and len(before.members) <= SMALL:
+        few = len(reading.entries) + len(before.waiting) <= FEW and len(before.members) <= SMALL
+        if few and _is_light(reading.entries):
             # Done before a thread would have started.
             step = make()
         else:
@@ -392,6 +401,13 @@ class CatalogActor:
         self._tools = _tools_of(step.snapshot)
         if difference.listing_changed and self._host is not None:
             self._host.changed()
+
+
+def _is_light(entries: Iterable[RawEntry]) -> bool:
+    try:
+        return sum(len(canonical(entry.view)) for entry in entries) <= LIGHT
+    except Exception:  # noqa: BLE001  # what cannot even be encoded is the snapshot's to refuse
+        return False
 
 
 def _tools_of(snapshot: Snapshot) -> ToolSet:

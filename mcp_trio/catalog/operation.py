@@ -31,7 +31,9 @@ MAX_FAULTS = 100
 """Faults that are told of one view."""
 
 MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,100}")
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+MAX_NAME = 128
+"""Characters of a name."""
+NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME}}}")
 
 
 class OperationError(Exception):

@@ -10,16 +10,32 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
+import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias, cast
 
 import attrs
 
 from mcp_trio.abc import RawEntry, Reading
 from mcp_trio.catalog.diff import Difference, compare
-from mcp_trio.catalog.operation import Operation, OperationError, canonical, parse
+from mcp_trio.catalog.operation import MAX_NAME, Operation, OperationError, canonical, parse
 from mcp_trio.server.providers import ToolEntry
+
+MAX_REASON = 1_000
+"""Characters of a reason that is kept."""
+RIVALS = 5
+"""Operations that are named to one that claims the same name."""
+
+_log = logging.getLogger("mcp_trio.catalog")
+
+
+def told(text: str) -> str:
+    """A text as it is kept and shown: bounded, and of what every encoding has.
+
+    It may repeat names of files and keys of a view, and so hold what is no character at all.
+    """
+    return text[:MAX_REASON].encode("utf-8", "backslashreplace").decode()
 
 
 class Compiler(Protocol):
@@ -248,8 +264,8 @@ class _Advance:
         self.quarantine[operation_id] = Quarantined(
             operation_id=operation_id,
             fault=fault,
-            reason=reason,
-            name=name,
+            reason=told(reason),
+            name=None if name is None else told(name[:MAX_NAME]),
             serving=None if last_good is None else last_good.operation.revision,
         )
 
@@ -274,17 +290,28 @@ class _Advance:
                 entry.operation_id, fault, str(error), name if isinstance(name, str) else None
             )
             return None
+        except Exception as error:  # noqa: BLE001  # the boundary of one operation
+            # A bug in an adapter, or a view that nobody thought of, costs its own operation.
+            _log.warning("catalog: internal fault", exc_info=error)
+            self._refuse(entry.operation_id, fault, f"internal fault: {type(error).__name__}")
+            return None
 
     def _settle(self, candidates: dict[str, Member]) -> None:
         """Give names out: who had a name keeps it, and nobody wins a new one over another."""
+        claims: dict[str, list[str]] = {}
+        for operation_id, candidate in candidates.items():
+            claims.setdefault(candidate.operation.name, []).append(operation_id)
         lost: dict[str, tuple[Fault, str]] = {}
+        names = set(claims)
         # Losing sends a candidate back to its last good version and so to its old name,
         # which another candidate may just have taken. Each round adds losers: it ends.
-        while True:
-            more = self._losers(candidates, lost)
-            if not more:
-                break
+        while names:
+            more: dict[str, tuple[Fault, str]] = {}
+            for name in names:
+                more |= self._losers(name, claims[name], candidates, lost)
             lost |= more
+            kept = {self.members[i].operation.name for i in more if i in self.members}
+            names = kept & claims.keys()
         for operation_id, candidate in candidates.items():
             if operation_id in lost:
                 fault, reason = lost[operation_id]
@@ -298,37 +325,34 @@ class _Advance:
                 self.touched.add(operation_id)
 
     def _losers(
-        self, candidates: Mapping[str, Member], lost: Mapping[str, tuple[Fault, str]]
+        self,
+        name: str,
+        claimants: Sequence[str],
+        candidates: Mapping[str, Member],
+        lost: Mapping[str, object],
     ) -> dict[str, tuple[Fault, str]]:
-        claims: dict[str, list[str]] = {}
-        for operation_id, candidate in candidates.items():
-            if operation_id not in lost:
-                claims.setdefault(candidate.operation.name, []).append(operation_id)
-        more: dict[str, tuple[Fault, str]] = {}
-        for name, claimants in claims.items():
-            holder = self._holder(name)
-            # The name is in use as long as its holder does not give it up in this step.
-            staying = holder is not None and (
-                holder not in candidates
-                or holder in lost
-                or candidates[holder].operation.name == name
-            )
-            for operation_id in claimants:
-                if operation_id == holder:
-                    continue
-                rivals = [i for i in claimants if i != operation_id]
-                if self.reserved(name):
-                    more[operation_id] = (
-                        Fault.RESERVED,
-                        f"name: {name!r} belongs to a tool of the program itself",
-                    )
-                elif staying or rivals:
-                    others = ", ".join(sorted({holder} if staying and holder else set(rivals)))
-                    more[operation_id] = (
-                        Fault.DUPLICATE,
-                        f"name: {name!r} is also claimed by {others[:400]}",
-                    )
-        return more
+        """Who else of those who claim a name cannot have it, and why."""
+        holder = self._holder(name)
+        # The name is in use as long as its holder does not give it up in this step.
+        staying = holder is not None and (
+            holder not in candidates or holder in lost or candidates[holder].operation.name == name
+        )
+        losers = [i for i in claimants if i != holder and i not in lost]
+        if self.reserved(name):
+            reason = f"name: {name!r} belongs to a tool of the program itself"
+            return dict.fromkeys(losers, (Fault.RESERVED, reason))
+        if holder is not None and staying:
+            reason = f"name: {name!r} is also claimed by {holder}"
+            return dict.fromkeys(losers, (Fault.DUPLICATE, reason))
+        if len(claimants) == 1:
+            return {}
+        first = sorted(claimants)[: RIVALS + 1]
+        more = ", ..." if len(claimants) > RIVALS + 1 else ""
+        reasons: dict[str, tuple[Fault, str]] = {}
+        for loser in losers:
+            others = ", ".join([i for i in first if i != loser][:RIVALS])
+            reasons[loser] = Fault.DUPLICATE, f"name: {name!r} is also claimed by {others}{more}"
+        return reasons
 
     def _holder(self, name: str) -> str | None:
         owner = self.before.owners.get(name)

@@ -1,8 +1,8 @@
 """`mcp-trio check`, `diff`, `import`, `publish`: operations before a server sees them.
 
 What is asked for goes to standard output, as text or, with `--json`, as one JSON value; all
-else goes to standard error. The exit status is 0, 1 if there are faults or differences, and 2
-where nothing could be judged at all.
+else goes to standard error. The exit status is 0, 1 if there are faults or differences, 2 where
+nothing could be judged at all, and 141 where nobody reads what is printed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from mcp_trio.authoring.publishing import publish as publish_operations
 from mcp_trio.authoring.sources import SUFFIXES, Source, read_source
 from mcp_trio.authoring.yaml_text import write_yaml
 from mcp_trio.catalog.operation import FORMAT
+from mcp_trio.cli import showing
+from mcp_trio.cli.showing import BROKEN_PIPE, UnreadError, printable, put
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import Secret, SecretSource
 from mcp_trio.wire import JSONObject
@@ -44,7 +46,7 @@ def tried(work: Callable[[], T]) -> T:
     try:
         return work()
     except AuthoringError as error:
-        click.echo(f"mcp-trio: {error}", err=True)
+        _say(f"mcp-trio: {error}")
         sys.exit(TROUBLE)
 
 
@@ -65,7 +67,18 @@ def _secret_of(variable: str | None) -> Secret | None:
 
 def told(value: object, text: str, *, as_json: bool) -> None:
     """Print a result in the form that was asked for."""
-    click.echo(json.dumps(value, ensure_ascii=False) if as_json else text)
+    try:
+        put(showing.as_json(value) if as_json else text)
+    except UnreadError:
+        sys.exit(BROKEN_PIPE)
+    except OSError as error:
+        _say(f"mcp-trio: cannot print: {error.strerror}")
+        sys.exit(TROUBLE)
+
+
+def _say(text: str) -> None:
+    """Say something on standard error; what descriptions hold steers no terminal."""
+    click.echo(printable(text), err=True)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
@@ -172,8 +185,8 @@ def publish(
     checked = tried(lambda: check_source(read(source, secret_env), config))
     if checked.faults:
         for finding in checked.faults:
-            click.echo(finding.as_text(), err=True)
-        click.echo("mcp-trio: nothing was published", err=True)
+            _say(finding.as_text())
+        _say("mcp-trio: nothing was published")
         sys.exit(1)
     outcome = tried(
         lambda: publish_operations(
@@ -380,6 +393,8 @@ def check_output(output: Path, sources: Sequence[str]) -> None:
     try:
         if not output.exists():
             return
+        if not output.is_file():
+            raise AuthoringError(f"-o {output}: is not a file")
         if any(Path(source).exists() and output.samefile(source) for source in sources):
             raise AuthoringError(f"-o {output}: is what is imported; name another file")
         with output.open("rb") as file:
@@ -413,7 +428,7 @@ def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
         lines += ["", "The service needs, for example:", "", made.settings]
     told(value, "\n".join(lines), as_json=as_json)
     if not made.views:
-        click.echo("mcp-trio: nothing was imported, and nothing written", err=True)
+        _say("mcp-trio: nothing was imported, and nothing written")
         sys.exit(1)
 
 
@@ -427,7 +442,7 @@ def _write_operations(document: JSONObject, source: str, output: Path) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        click.echo(f"mcp-trio: cannot write {output}: {error.strerror}", err=True)
+        _say(f"mcp-trio: cannot write {output}: {error.strerror}")
         sys.exit(TROUBLE)
 
 

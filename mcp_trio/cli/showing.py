@@ -75,6 +75,7 @@ def put(text: str) -> None:
 
     Raises:
         UnreadError: nobody reads it any more, nor anything after it.
+        OSError: it cannot be written, as when a disk is full.
     """
     stream = sys.stdout
     shown = printable(text) if stream.isatty() else text
@@ -84,10 +85,12 @@ def put(text: str) -> None:
             # Without a buffer (PYTHONUNBUFFERED) a write may take a part only.
             left = left[stream.buffer.write(left) :]
         stream.flush()
-    except BrokenPipeError as error:
+    except OSError as error:
         # The interpreter flushes once more on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise UnreadError from error
+        if isinstance(error, BrokenPipeError):
+            raise UnreadError from error
+        raise
 
 
 def note(text: str, style: str = "") -> None:

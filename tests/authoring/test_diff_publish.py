@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import signal
 import sqlite3
 import stat
+import time
 
 import pytest
 import trio
@@ -245,6 +248,60 @@ def test_a_document_keeps_its_mode_and_leaves_nothing_beside_it(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["r.json"]
 
 
+def test_a_link_to_a_document_stays_one(tmp_path):
+    path, link = tmp_path / "r.json", tmp_path / "here" / "link.json"
+    publish(operations(make_view("a")), str(path))
+    link.parent.mkdir()
+    link.symlink_to(path)
+    publish(operations(make_view("b")), str(link))
+    assert link.is_symlink()
+    assert published(path).keys() == {"a", "b"}
+
+
+def test_what_a_stopped_publisher_left_is_no_obstacle(tmp_path):
+    path = tmp_path / "r.json"
+    # Numbers of processes come again, in a container each time.
+    (tmp_path / f".r.json.{os.getpid()}.tmp").write_text("{")
+    assert publish(operations(make_view("a")), str(path)).added == ("a",)
+    assert [each.name for each in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_whoever_makes_the_registry_first_the_others_publish_in_it(tmp_path, monkeypatch):
+    from mcp_trio.authoring import publishing
+
+    path = tmp_path / "r.db"
+
+    def too_late(where):
+        create_registry(where)
+        publish_rows(where, make_view("b"))
+        create_registry(where)
+
+    monkeypatch.setattr(publishing, "create_registry", too_late)
+    outcome = publish(operations(make_view("a")), str(path))
+    assert (outcome.added, outcome.created) == (("a",), False)
+    assert published(path).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("suffix", [".json", ".db"])
+def test_publishers_that_are_killed_at_any_time_leave_a_whole_registry(tmp_path, suffix):
+    path = tmp_path / f"r{suffix}"
+    many = operations(*(make_view(f"op{i}", tool_description="x" * 2000) for i in range(200)))
+    for delay in (0.0, 0.002, 0.004, 0.006, 0.01, 0.02, 0.03):
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                publish(many, str(path))
+            os._exit(0)
+        # There is nothing to wait for: the end has to come anywhere.
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if path.exists():
+            assert len(published(path)) in {0, 200}
+    assert publish(operations(make_view("last")), str(path)).added == ("last",)
+    assert "last" in published(path)
+
+
 def test_a_failed_write_leaves_the_document_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "r.json"
     publish(operations(make_view("a")), str(path))
@@ -274,6 +331,8 @@ def test_a_broken_operation_of_a_document_is_replaced_by_a_sound_one(tmp_path):
         ("r.json", "{", "not JSON"),
         ("r.db", "no database at all, but long enough to be looked at", "is not a SQLite file"),
         ("folder", None, "is a folder"),
+        ("pipe.json", None, "is not a file"),
+        ("pipe.db", None, "is not a file"),
         ("no/such/folder/r.json", None, "No such file"),
         ("no/such/folder/r.db", None, "No such file"),
     ],
@@ -282,12 +341,29 @@ def test_what_is_no_registry_is_not_written_over(tmp_path, name, content, reason
     path = tmp_path / name
     if name == "folder":
         path.mkdir()
+    if name.startswith("pipe"):
+        os.mkfifo(path)
     if content is not None:
         path.write_text(content)
     with pytest.raises(AuthoringError, match=reason):
         publish(operations(make_view("a")), str(path))
     if content is not None:
         assert path.read_text() == content
+    assert not name.startswith("pipe") or path.is_fifo()
+
+
+def test_a_pipe_is_not_read_from(tmp_path):
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    # Both ends are open and something is in it: nobody would wait, if somebody looked.
+    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        os.write(end, b"x" * 16)
+        with pytest.raises(AuthoringError, match="is not a file"):
+            read_source(str(pipe))
+        assert os.read(end, 100) == b"x" * 16
+    finally:
+        os.close(end)
 
 
 def test_a_sqlite_file_that_is_no_registry_is_left_alone(tmp_path):

@@ -133,6 +133,10 @@ def bomb(levels=12, width=10):
         (b"[" * 300 + b"]" * 300, "levels deep"),
         (b'{"a": 1, "a": 2}', "stands twice"),
         (b'{"a": NaN}', "no place in JSON"),
+        (b'{"a": [-1e400]}', "x: -1e400 is larger than a number can be"),
+        (rb'{"a": "\ud800"}', r"x: has half of a surrogate pair, '\\ud800', "),
+        (rb'{"a\uDFFF": 1}', "half of a surrogate pair"),
+        (rb'a: "\ud800"', "not YAML|half of a surrogate pair"),
         (b"\xff\xfe", "not UTF-8"),
         (b"a: '\xe2\x80'", "not UTF-8"),
         (b"<<: 5\n", "takes in mappings only"),
@@ -142,6 +146,12 @@ def bomb(levels=12, width=10):
 def test_what_json_cannot_hold_or_nobody_can_bear_is_refused(raw, reason):
     with pytest.raises(AuthoringError, match=reason):
         parse_document(raw, "x")
+
+
+def test_a_whole_surrogate_pair_is_a_character():
+    assert parse_document(rb'{"a": "\ud83d\ude00 \\ud800"}', "x").value == {
+        "a": "\U0001f600 \\ud800"
+    }
 
 
 def test_a_fault_of_a_json_file_is_told_as_json_with_its_line():

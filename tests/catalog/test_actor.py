@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -11,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcp_trio.abc import Reading, RegistryError, Trouble
-from mcp_trio.catalog.actor import CatalogActor
+from mcp_trio.catalog.actor import LIGHT, CatalogActor
 from mcp_trio.catalog.snapshot import Fault
 from mcp_trio.catalog.status import MAX_SHOWN
 
@@ -293,6 +294,17 @@ async def test_a_bug_in_a_registry_does_not_take_the_tools_away(
         assert list(actor.tools.entries) == ["a"]
 
 
+async def test_an_error_that_names_no_character_can_be_shown(
+    running, registry, view, autojump_clock
+):
+    source = registry(view("a"))
+    async with running(source) as actor:
+        source.trouble = RegistryError(Trouble.MISSING, "there is no registry at /\udcff")
+        status = await actor.refresh()
+        assert msgspec.json.encode(status.as_json())
+        assert status.last_error == r"there is no registry at /\udcff"
+
+
 async def test_empty_counts_only_the_second_time(running, registry, view, host, autojump_clock):
     source = registry(view("a"), view("b"))
     async with running(source) as actor:
@@ -340,6 +352,46 @@ async def test_shrinking_by_half_counts_only_the_second_identical_time(
         await trio.sleep(1.05)
         assert list(actor.tools.entries) == ["op8", "op9"]
         assert host.changes == 3
+
+
+async def test_shrinking_in_small_steps_is_doubted_once_half_is_gone(
+    running, registry, view, autojump_clock
+):
+    source = registry(*(view(f"op{i}") for i in range(10)))
+    async with running(source) as actor:
+        await actor.ready.wait()
+        served = []
+        # Row after row goes, as when a table is emptied without a transaction.
+        for i in range(9):
+            source.drop(f"op{i}")
+            await actor.refresh()
+            served.append(len(actor.tools.entries))
+        assert served == [9, 8, 7, 6, 6, 6, 6, 6, 6]
+        await actor.refresh()
+        assert list(actor.tools.entries) == ["op9"]
+
+
+async def test_what_may_take_long_to_compile_leaves_the_loop_to_others(
+    running, registry, view, compiler
+):
+    begun, gate, compiled = trio.Event(), threading.Event(), compiler.compile
+
+    def slowly(operation):
+        trio.from_thread.run_sync(begun.set)
+        assert gate.wait(5)
+        return compiled(operation)
+
+    compiler.compile = slowly
+    source = registry()
+    async with running(source) as actor, trio.open_nursery() as nursery:
+        source.put(view("a", tool_description="x" * LIGHT))
+        nursery.start_soon(actor.refresh)
+        with trio.fail_after(5):
+            await begun.wait()
+        assert actor.tools.entries == {}
+        gate.set()
+        await actor.refresh()
+        assert list(actor.tools.entries) == ["a"]
 
 
 async def test_an_outage_between_two_looks_starts_the_count_again(

@@ -143,6 +143,8 @@ class CatalogMachine(RuleBasedStateMachine):
         self.served: dict[str, Version] = {}
         self.doubtful: dict[str, Version] | None = None
         self.read_once = False
+        self.most = 0
+        """How many were published at once since a shrinking was believed."""
         self.failures = 0
         self.attempted = 0.0
         self.listings: list[tuple[tuple[str, str], ...]] = [()]
@@ -422,14 +424,15 @@ class CatalogMachine(RuleBasedStateMachine):
             self._due_within(0.9 * delay, min(1.1 * delay, 300.0))
             return
         self.failures = 0
-        before, after = len(self.accepted), len(self.published)
-        shrunk = 2 * after <= before and after < before
+        after = len(self.published)
+        shrunk = 2 * after <= self.most and after < self.most
         unlikely = shrunk if self.read_once else not after
         if unlikely and self.published != self.doubtful:
             self.doubtful = dict(self.published)
             self._unchanged()
             self._due_within(CONFIRM, CONFIRM)
             return
+        self.most = after if unlikely else max(self.most, after)
         self.doubtful = None
         self.read_once = True
         self._believed()

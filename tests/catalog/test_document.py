@@ -149,6 +149,13 @@ async def test_a_folder_may_hold_documents_and_single_operations(tmp_path, view)
     assert faults(reading) == {}
 
 
+async def test_the_mark_that_some_editors_begin_with_is_not_looked_at(tmp_path, view):
+    (tmp_path / "a.json").write_text("\ufeff" + document(view("a")))
+    (tmp_path / "b.json").write_text("\ufeff" + json.dumps(view("b")))
+    reading = await DocumentRegistry(tmp_path).read(None)
+    assert (ids(reading), faults(reading)) == (["a", "b"], {})
+
+
 DEEP = "[" * 200_000
 GOOD = '{"operation_id": "good"}'
 
@@ -159,7 +166,6 @@ GOOD = '{"operation_id": "good"}'
         ("", Trouble.CORRUPT, "is not JSON"),
         ('{"format": "mcp-operations/1", "operations": [{"a', Trouble.CORRUPT, "is not JSON"),
         (document() + "x", Trouble.CORRUPT, "is not JSON"),
-        ("\ufeff" + document(), Trouble.CORRUPT, "is not JSON"),
         ("operation_id: a\nname: b\n", Trouble.CORRUPT, "is not JSON"),
         (DEEP, Trouble.SCHEMA, "Expected `object`"),
         (f'{{"operations": {DEEP}', Trouble.CORRUPT, "is not JSON"),

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import h11
 import pytest
@@ -25,6 +26,7 @@ from mcp_trio.secrets import FileSecret, Secret
 from mcp_trio.testing import check_registry
 
 CANARY = "s3cret-canary-71"
+YEARS = [b"Wed, 01 Jan 2020 00:00:00 GMT", b"Fri, 01 Jan 2021 00:00:00 GMT"]
 
 
 class Shelf:
@@ -251,6 +253,30 @@ async def test_an_etag_that_changes_for_nothing_is_no_change(shelf, registry, vi
     assert await registry.change_token() == token
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("etag", b'"\xe9"')],
+        [("etag", '"é"'.encode())],
+        [("date", YEARS[1]), ("last-modified", YEARS[0] + b" (\xe9)")],
+        [("date", YEARS[1]), ("last-modified", YEARS[0] + b" (" + b"x" * 5000 + b")")],
+        [("etag", b"x" * 5000)],
+        [("etag", b"")],
+    ],
+)
+async def test_a_validator_that_cannot_be_sent_back_is_none(shelf, registry, view, headers):
+    shelf.put(view("a"))
+
+    async def handler(answer, asked):
+        assert not {"if-none-match", "if-modified-since"} & asked.keys()
+        await answer(200, headers, shelf.body)
+
+    shelf.handler = handler
+    base = await registry.read(None)
+    shelf.put(view("b"))
+    assert ids(await registry.read(base.token)) == ["b"]
+
+
 async def test_last_modified_of_just_now_is_not_relied_on(shelf, registry, view):
     # Two versions within one second have the same date.
     now = formatdate(time.time(), usegmt=True)
@@ -339,6 +365,35 @@ async def test_a_bomb_of_gzip_is_larger_than_it_looks(shelf):
     shelf.says(200, [("content-encoding", "gzip")], gzip.compress(b" " * 1000) * 1000)
     await refused(registry, Trouble.TOO_LARGE, "is larger than 200000 bytes")
     await registry.aclose()
+
+
+async def test_members_of_gzip_cost_their_bytes_and_no_more(shelf, registry, view, monkeypatch):
+    left = 0
+
+    class Counting:
+        def __init__(self, **options):
+            self.of = zlib.decompressobj(**options)
+
+        def decompress(self, data, most):
+            nonlocal left
+            unpacked = self.of.decompress(data, most)
+            left += len(self.of.unused_data)
+            return unpacked
+
+        def __getattr__(self, name):
+            return getattr(self.of, name)
+
+    monkeypatch.setattr(
+        "mcp_trio.catalog.registries.http.zlib",
+        SimpleNamespace(decompressobj=Counting, error=zlib.error, MAX_WBITS=zlib.MAX_WBITS),
+    )
+    shelf.put(view("a"))
+    number = 5_000
+    body = gzip.compress(b"") * number + gzip.compress(shelf.body)
+    shelf.says(200, [("content-encoding", "gzip")], body)
+    assert ids(await registry.read(None)) == ["a"]
+    # What is unpacked twice, because it stood after the end of a member.
+    assert left < number * 20_000
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
+import msgspec
 import pytest
 
 from mcp_trio.abc import RawEntry, Reading
@@ -126,6 +127,43 @@ def test_an_entry_the_registry_could_not_read_is_quarantined(step, view):
     assert not back.difference
 
 
+def test_what_breaks_the_compiler_costs_its_own_operation_alone(step, view, compiler, caplog):
+    before = step(Snapshot(), view("a"), view("b"), complete=True).snapshot
+    compiled = compiler.compile
+
+    def broken(operation):
+        if operation.operation_id == "a":
+            raise RecursionError
+        return compiled(operation)
+
+    compiler.compile = broken
+    after = step(before, view("a", tool_description="2"), view("b", tool_description="2")).snapshot
+    assert after.members["b"].operation.tool_description == "2"
+    assert after.members["a"] is before.members["a"]
+    (record,) = after.report
+    assert (record.operation_id, record.fault) == ("a", Fault.COMPILE)
+    assert record.reason == "internal fault: RecursionError"
+    assert record.serving == before.members["a"].operation.revision
+
+
+def test_a_view_that_cannot_be_encoded_costs_its_own_operation_alone(step, view):
+    bad = RawEntry(operation_id="a", fingerprint=b"1", view=view("a", tool_description="\ud800"))
+    after = step(Snapshot(), bad, view("b"), complete=True).snapshot
+    assert list(after.entries) == ["b"]
+    assert after.quarantine["a"].reason == "internal fault: UnicodeEncodeError"
+
+
+def test_a_reason_is_bounded_and_can_be_shown_whatever_it_repeats(step, view):
+    name = "\ud800" * 5000
+    bad = [
+        RawEntry(operation_id="a", fingerprint=b"1", fault="in \udcff.json, " + "x" * 5000),
+        RawEntry(operation_id="b", fingerprint=b"2", view=view("b", name=name)),
+    ]
+    after = step(Snapshot(), *bad, complete=True).snapshot
+    assert len(msgspec.json.encode(after.report)) < 3000
+    assert after.quarantine["a"].reason.startswith(r"in \udcff.json, x")
+
+
 def test_withdrawing_a_bad_entry_takes_its_good_version_along(step, view):
     good = step(Snapshot(), view("a"), complete=True).snapshot
     bad = step(good, view("a", ui=1)).snapshot
@@ -203,6 +241,27 @@ def test_a_chain_of_renamings_falls_back_as_a_whole(step, view):
     made = step(before, view("a", name="b"), view("b", name="c"))
     assert made.snapshot.owners == {"a": "a", "b": "b", "c": "c"}
     assert sorted(made.snapshot.quarantine) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["one name", "a chain"])
+def test_names_that_collide_cost_what_there_is_of_them(step, view, kind):
+    number = 500
+    before = step(
+        Snapshot(), *(view(f"op{i}", name=f"n{i}") for i in range(number)), complete=True
+    ).snapshot
+    asked = []
+    if kind == "one name":
+        renamed = [view(f"op{i}", name="same") for i in range(number)]
+    else:
+        # Each takes the name of the next one, and the last one's wish is in use.
+        renamed = [view(f"op{i}", name=f"n{i + 1}") for i in range(number)]
+        renamed.append(view("new", name=f"n{number}"))
+    after = step(before, *renamed, reserved=asked.append).snapshot
+    assert after.owners == before.owners
+    assert len(asked) <= 2 * number + 1
+    assert all(record.fault is Fault.DUPLICATE for record in after.quarantine.values())
+    assert len(after.quarantine) == len(renamed)
+    assert max(len(record.reason) for record in after.report) < 100
 
 
 def test_a_name_of_the_program_is_not_for_the_catalog(step, view):

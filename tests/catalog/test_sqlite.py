@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS
 from mcp_trio.catalog.registries.schema import (
     HISTORY,
     LAYOUT,
+    SCHEMA,
     create_registry,
     layout_of,
     migrate,
@@ -168,6 +170,9 @@ async def test_editing_a_sample_changes_no_fingerprint(registry, path, sql, view
         ("output_schema = ''", "output_schema: is not JSON"),
         ("execution_config = x'00ff'", "execution_config: must be TEXT"),
         ("tool_description = '{\"text\"'", "tool_description: is not JSON"),
+        ("tool_description = CAST(x'41ff' AS TEXT)", "tool_description: is not UTF-8"),
+        ("target = CAST(x'7b22ff223a317d' AS TEXT)", "target: is not UTF-8"),
+        ("name = x'61'", "name: must be TEXT"),
         (f"output_mapping = '[' || hex(zeroblob({MAX_VIEW_BYTES})) || ']'", "larger than"),
         (f"input_mapping = '{'[' * 5000}'", "input_mapping: is not JSON"),
     ],
@@ -181,6 +186,29 @@ async def test_a_half_published_row_is_a_fault_of_that_row(
     assert fault in entries["a"].fault
     assert entries["a"].view is None
     assert entries["b"].view == view("b")
+
+
+async def test_an_identity_that_is_none_is_told_bounded_and_costs_its_own_row(
+    registry, path, sql, view
+):
+    publish(path, view("a"), view("b"), view("c"))
+    base = (await registry.read(None)).token
+    sql("UPDATE operations SET operation_id = CAST(x'61ff' AS TEXT) WHERE operation_id = 'a'")
+    sql("UPDATE operations SET operation_id = printf('%.*c', 3000000, 'x') WHERE name = 'b'")
+    reading = await registry.read(base)
+    assert {e.operation_id: e.fault for e in reading.entries} == {
+        r"a\xff": "operation_id: is not UTF-8",
+        "x" * 200 + "…": f"the view is larger than {MAX_VIEW_BYTES} bytes",
+    }
+    assert sorted(reading.removed) == ["a", "b"]
+    assert len((await registry.read(None)).entries) == 3
+
+
+async def test_books_that_hold_no_text_are_corrupt(registry, sql):
+    sql("UPDATE registry_state SET stamp = CAST(x'ff' AS TEXT)")
+    with pytest.raises(RegistryError) as caught:
+        await registry.read(None)
+    assert caught.value.trouble is Trouble.CORRUPT
 
 
 async def test_a_description_may_be_plain_text(registry, path, sql, view):
@@ -297,6 +325,72 @@ async def test_another_file_at_the_same_place_is_read_completely(tmp_path, regis
     assert await registry.change_token() != base
     reading = await registry.read(base)
     assert (ids(reading), reading.complete) == (["b"], True)
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+async def test_another_file_that_is_copied_over_it_is_read_completely(
+    tmp_path, registry, path, sql, view, mode
+):
+    publish(path, view("a"))
+    sql("PRAGMA journal_mode = delete")
+    sql(f"PRAGMA journal_mode = {mode}")
+    base = await registry.change_token()
+    other = tmp_path / "other.db"
+    create_registry(other)
+    publish(other, view("b"))
+    shutil.copyfile(other, path)
+    assert await registry.change_token() != base
+    reading = await registry.read(base)
+    assert (ids(reading), reading.complete) == (["b"], True)
+
+
+async def test_another_file_beside_the_log_of_the_one_before_is_refused_until_that_is_gone(
+    tmp_path, registry, path, view
+):
+    await registry.change_token()
+    # The registry has the file open, so what is published now stays in the log.
+    publish(path, view("a"))
+    base = await registry.change_token()
+    for name in ("one.db", "two.db"):
+        create_registry(tmp_path / name)
+        publish(tmp_path / name, view("b"))
+    (tmp_path / "one.db").replace(path)
+    for _ in range(2):
+        with pytest.raises(RegistryError, match=r"remove .*registry\.db-wal and ") as caught:
+            await registry.change_token()
+        assert caught.value.trouble is Trouble.CORRUPT
+    for suffix in ("-wal", "-shm"):
+        path.with_name(f"registry.db{suffix}").unlink()
+    (tmp_path / "two.db").replace(path)
+    reading = await registry.read(base)
+    assert (ids(reading), reading.complete) == (["b"], True)
+
+
+async def test_where_sqlite_cannot_keep_its_log_the_way_out_is_told(registry, path, view):
+    path.with_name("registry.db-wal").mkdir()
+    with pytest.raises(RegistryError, match="journal_mode = DELETE") as caught:
+        await registry.read(None)
+    assert caught.value.trouble is Trouble.UNREADABLE
+
+
+def test_a_registry_is_made_whole_or_not_at_all(tmp_path, path, monkeypatch):
+    seen = []
+
+    def open_and_look(where, **options):
+        seen.append(sorted(p.name for p in tmp_path.iterdir() if p != path))
+        return open_for_writing(where, **options)
+
+    monkeypatch.setattr("mcp_trio.catalog.registries.schema.open_for_writing", open_and_look)
+    monkeypatch.setattr("mcp_trio.catalog.registries.schema.SCHEMA", SCHEMA + "no SQL")
+    with pytest.raises(apsw.SQLError):
+        create_registry(tmp_path / "new.db")
+    # Whoever stops there leaves a file that nobody takes for a registry.
+    ((left,),) = seen
+    assert left.startswith(".new.db.")
+    assert left.endswith(".new")
+    assert [p for p in tmp_path.iterdir() if p.name.startswith(("new", ".new"))] == []
+    with pytest.raises(FileExistsError):
+        create_registry(path)
 
 
 @pytest.mark.parametrize("token", ["", "x", "x:y", "no-such-registry:3", "é:٣"])

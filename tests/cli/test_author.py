@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from tests.authoring.views import make_view, static_view, write
+from tests.cli.terminal import shown
 from tests.runtime.conftest import Upstream
 
 PATIENCE = 60
@@ -69,6 +70,57 @@ def test_what_cannot_be_read_is_explained_and_exits_with_2(tmp_path):
         assert done.returncode == 2, arguments
         assert done.stderr.startswith("mcp-trio: ")
         assert "Traceback" not in done.stderr
+
+
+STEERING = "\x1b[31mred\x1b[0m\x07\u202e"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check faulty.json --json",
+        "diff a.json b.json",
+        "publish faulty.json r.json",
+        "import openapi api.json -o api.yaml",
+    ],
+)
+async def test_nothing_in_a_description_steers_a_terminal(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "faulty.json", make_view(STEERING, name="a b", **{STEERING: 1}))
+    write(tmp_path / "a.json", make_view(STEERING, name="a"))
+    write(tmp_path / "b.json", make_view(f"{STEERING}2", name="b"))
+    operation = {"operationId": STEERING, "responses": {}, "requestBody": {"content": {"x/y": {}}}}
+    info, paths = {"title": STEERING, "version": "1"}, {f"/{STEERING}": {"post": operation}}
+    api = {"openapi": "3.1.0", "info": info, "paths": paths}
+    (tmp_path / "api.json").write_text(json.dumps(api))
+    said, _ = await shown(*command.split())
+    assert "red" in said
+    assert not {"\x1b", "\x07", "\u202e"} & set(said), said
+
+
+def test_a_reader_that_leaves_is_no_verdict(tmp_path):
+    source = write(tmp_path / "ops.json", static_view())
+    for place, status, said in (
+        (None, 141, ""),
+        ("/dev/full", 2, "mcp-trio: cannot print: No space left on device\n"),
+    ):
+        if place is None:
+            end, out = os.pipe()
+            os.close(end)
+        else:
+            out = os.open(place, os.O_WRONLY)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "mcp_trio", "check", str(source)],
+                stdout=out,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+        finally:
+            os.close(out)
+        assert (done.returncode, done.stderr) == (status, said)
 
 
 # -- diff --------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import msgspec
 from mcp_trio.authoring.imports import shortened, words
 from mcp_trio.authoring.openapi.references import References, Spot
 from mcp_trio.json_schema import SchemaError, Validator
+from mcp_trio.json_schema_patterns import MAX_COST, cost
 from mcp_trio.wire import JSONObject
 
 MAX_LEVELS = 20
@@ -395,4 +396,4 @@ def _is_usable(pattern: str) -> bool:
         Validator({"type": "string", "pattern": pattern})
     except (re.error, FutureWarning, SchemaError, RecursionError, OverflowError):
         return False
-    return len(pattern) <= 500
+    return len(pattern) <= 500 and cost(pattern) <= MAX_COST // 8

@@ -50,7 +50,9 @@ Its clock ticks in seconds, so that of a document that was just written says too
 (RFC 9110, section 8.8.2.2).
 """
 _MAX_VALIDATOR = 1024
-"""Characters of an `ETag` that is sent back."""
+"""Characters of an `ETag` or a date that is sent back."""
+_PIECE = 16_384
+"""Bytes that are unpacked at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -160,20 +162,23 @@ class HttpRegistry:
 
     def _inflated(self, data: bytes) -> bytes:
         """Unpack, and stop at the bound: a kilobyte can hold a gigabyte."""
-        body = bytearray()
+        body, left, member = bytearray(), memoryview(data), None
         try:
-            while data:
-                member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-                body += member.decompress(data, self._options.max_bytes + 1 - len(body))
+            while left:
+                member = member or zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+                # In pieces: what stands after the end of a member is copied for each of them.
+                part = left[:_PIECE]
+                body += member.decompress(part, self._options.max_bytes + 1 - len(body))
                 if len(body) > self._options.max_bytes:
                     self._too_large()
-                if not member.eof:
-                    self._refuse(Trouble.CORRUPT, "sent half of a compressed document")
-                data = member.unused_data
+                left = left[len(part) - len(member.unused_data) :]
+                member = None if member.eof else member
         except zlib.error as error:
             raise RegistryError(
                 Trouble.CORRUPT, f"{self._shown} sent what is not compressed as it says"
             ) from error
+        if member is not None:
+            self._refuse(Trouble.CORRUPT, "sent half of a compressed document")
         return bytes(body)
 
     async def _get(self) -> _Answer:
@@ -304,14 +309,20 @@ def _meaning(status: int) -> tuple[Trouble, str]:
 
 def _condition(headers: httpx2.Headers) -> dict[str, str]:
     """How to ask whether this content is still the one."""
-    tag = headers.get("etag")
-    if tag is not None and len(tag) <= _MAX_VALIDATOR:
+    tag = headers.get("etag", "")
+    if _can_be_sent(tag):
         # Weak or strong: If-None-Match compares weakly (RFC 9110, section 13.1.2).
         return {"if-none-match": tag}
     modified, date = _seconds(headers, "last-modified"), _seconds(headers, "date")
     if modified is not None and date is not None and date - modified >= SURE_AFTER:
-        return {"if-modified-since": headers["last-modified"]}
+        said = headers["last-modified"]
+        return {"if-modified-since": said} if _can_be_sent(said) else {}
     return {}
+
+
+def _can_be_sent(value: str) -> bool:
+    # A server may answer with bytes beyond ASCII, which no header of ours takes.
+    return value.isascii() and 0 < len(value) <= _MAX_VALIDATOR
 
 
 def _seconds(headers: httpx2.Headers, name: str) -> float | None:

@@ -7,6 +7,7 @@ cannot is a fault of that operation. Operations whose text is as before are not 
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -51,7 +52,8 @@ def read_document(data: bytes, name: str, known: Mapping[bytes, RawEntry]) -> di
     Raises:
         RegistryError: it is not a document of this format.
     """
-    views = _views(data, name)
+    # Some editors begin a file with it; a reader may ignore it (RFC 8259, section 8.1).
+    views = _views(data.removeprefix(codecs.BOM_UTF8), name)
     entries: dict[str, RawEntry] = {}
     places: dict[str, list[str]] = {}
     for place, view in views:

@@ -27,7 +27,7 @@ from mcp_trio.abc import Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import FORMAT
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.catalog.registries.postgres_schema import LAYOUT
-from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_reading
+from mcp_trio.catalog.registries.rows import MAX_ID, MAX_VIEW_BYTES, VIEW_COLUMNS, to_reading
 from mcp_trio.catalog.registries.token import Token
 from mcp_trio.postgres import Line, parameters_of, with_defaults
 from mcp_trio.secrets import mask, shown_url
@@ -44,11 +44,11 @@ _SIZE = " + ".join(f"coalesce(octet_length({name}), 0)" for name in _TEXT)
 _SHOWN = ", ".join(f"CASE WHEN {_SIZE} <= {MAX_VIEW_BYTES} THEN {name} END" for name in _TEXT)
 _STATE: LiteralString = "SELECT format, layout, registry_id, counter, stamp FROM registry_state"
 _EVERYTHING = (
-    f"SELECT o.operation_id, true, {_SIZE}, {_SHOWN} FROM operations o "  # noqa: S608  # constant
+    f"SELECT left(o.operation_id, {MAX_ID + 1}), true, {_SIZE}, {_SHOWN} FROM operations o "  # noqa: S608  # constant
     "WHERE o.status = 'published'"
 )
 _SINCE = (
-    "SELECT c.operation_id, o.status IS NOT DISTINCT FROM 'published', "  # noqa: S608  # constant
+    f"SELECT left(c.operation_id, {MAX_ID + 1}), o.status IS NOT DISTINCT FROM 'published', "  # noqa: S608  # constant
     f"{_SIZE}, {_SHOWN} FROM operation_changes c "
     "LEFT JOIN operations o ON o.operation_id = c.operation_id WHERE c.revision > %s"
 )

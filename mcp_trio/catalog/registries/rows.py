@@ -28,6 +28,8 @@ VIEW_COLUMNS = ("operation_id", "name", "protocol", *JSON_COLUMNS)
 """The only columns that are ever selected for a catalog."""
 MAX_VIEW_BYTES = 1 << 20
 """Bytes of one view; a larger one is a fault of that operation."""
+MAX_ID = 200
+"""Characters of an identity; a longer one is cut for being told, and its view is refused."""
 
 
 def to_row(view: Mapping[str, object]) -> tuple[str | None, ...]:
@@ -56,18 +58,37 @@ def to_reading(rows: Iterable[Sequence[object]], *, token: str, complete: bool) 
 
     Args:
         rows: each with its identity, whether it is published, the bytes in all columns of the
-            view together, and these, in the order of `VIEW_COLUMNS`.
+            view together, and these, in the order of `VIEW_COLUMNS`. Texts may be bytes, of a
+            database that does not see to their encoding.
         token: see `Reading`.
         complete: see `Reading`.
     """
     entries: list[RawEntry] = []
     removed: list[str] = []
-    for operation_id, published, size, *columns in rows:
+    for raw, published, size, *columns in rows:
+        operation_id = _identity(raw)
         if published:
-            entries.append(to_entry(str(operation_id), cast("int", size), columns))
+            texts = [_decoded(column) for column in columns]
+            entries.append(to_entry(operation_id, cast("int", size), texts))
         else:
-            removed.append(str(operation_id))
+            removed.append(operation_id)
     return Reading(token=token, entries=tuple(entries), removed=tuple(removed), complete=complete)
+
+
+def _identity(raw: object) -> str:
+    """The identity of a row, bounded, whatever stands there."""
+    text = raw.decode(errors="backslashreplace") if isinstance(raw, bytes) else str(raw)
+    return text if len(text) <= MAX_ID else f"{text[:MAX_ID]}…"
+
+
+def _decoded(column: object) -> object:
+    """The text of bytes; bytes that are none stay what they are."""
+    if not isinstance(column, bytes):
+        return column
+    try:
+        return column.decode()
+    except UnicodeDecodeError:
+        return column
 
 
 def to_entry(operation_id: str, size: int, columns: Sequence[object]) -> RawEntry:
@@ -96,6 +117,8 @@ def _value(name: str, raw: object) -> object:
         if name == "output_schema":
             return None
         raise ValueError(f"{name}: must not be NULL")
+    if isinstance(raw, bytes):
+        raise ValueError(f"{name}: is not UTF-8")  # a fault of the row
     if not isinstance(raw, str):
         raise ValueError(f"{name}: must be TEXT")  # a fault of the row
     if name not in JSON_COLUMNS:

@@ -13,8 +13,11 @@ restored and written on, the counts of before come again with other stamps.
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, Self, cast
 
 import apsw
@@ -179,18 +182,29 @@ def open_for_writing(path: str | os.PathLike[str], *, busy_timeout: float = 5.0)
 def create_registry(path: str | os.PathLike[str]) -> None:
     """Make a new, empty registry in WAL mode, so that readers never hold up a publisher.
 
+    It is made under another name in the same folder, so it is whole whenever it is there: who
+    is stopped on the way leaves nothing that anybody takes for a registry.
+
     Raises:
         FileExistsError: the file exists; it is left as it is.
     """
-    # SQLite would happily open an existing file; exclusive creation refuses first.
-    os.close(os.open(os.fspath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = open_for_writing(path)
+    place = Path(path)
+    if os.path.lexists(place):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place))
+    beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}.new")
+    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        connection.pragma("journal_mode", "wal")
-        with connection:
-            connection.execute(SCHEMA)
+        connection = open_for_writing(beside)
+        try:
+            connection.pragma("journal_mode", "wal")
+            with connection:
+                connection.execute(SCHEMA)
+        finally:
+            connection.close()
+        # A second name, because it is never given in place of a file that is there.
+        place.hardlink_to(beside)
     finally:
-        connection.close()
+        beside.unlink()
 
 
 def layout_of(connection: Database) -> int:

@@ -22,7 +22,7 @@ import trio
 
 from mcp_trio.abc import Reading, RegistryError, Trouble
 from mcp_trio.catalog.operation import FORMAT
-from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS, to_reading
+from mcp_trio.catalog.registries.rows import MAX_ID, MAX_VIEW_BYTES, VIEW_COLUMNS, to_reading
 from mcp_trio.catalog.registries.schema import LAYOUT, Database, layout_of, open_database
 from mcp_trio.catalog.registries.token import Token
 
@@ -32,25 +32,50 @@ CLOSE_TIMEOUT = 1.0
 T = TypeVar("T")
 
 _SIZE = " + ".join(f"ifnull(length(CAST(o.{name} AS BLOB)), 0)" for name in VIEW_COLUMNS)
-# A row that is too large is selected without its columns, so it never enters memory.
-_COLUMNS = ", ".join(f"iif({_SIZE} <= {MAX_VIEW_BYTES}, o.{name}, NULL)" for name in VIEW_COLUMNS)
+# A row that is too large is selected without its columns, so it never enters memory. Texts come
+# as bytes: SQLite never looks whether they are UTF-8, and one that is not is a fault of its row.
+_COLUMNS = ", ".join(
+    f"CASE WHEN {_SIZE} > {MAX_VIEW_BYTES} OR o.{name} IS NULL THEN NULL "
+    f"WHEN typeof(o.{name}) = 'text' THEN CAST(o.{name} AS BLOB) ELSE 0 END"
+    for name in VIEW_COLUMNS
+)
+_ID = f"substr(CAST({{row}}.operation_id AS BLOB), 1, {4 * MAX_ID + 4})"
+"""Enough of it to tell that it is too long."""
 _EVERYTHING = (
-    f"SELECT o.operation_id, 1, {_SIZE}, {_COLUMNS} FROM operations o "  # noqa: S608  # constant names
+    f"SELECT {_ID.format(row='o')}, 1, {_SIZE}, {_COLUMNS} FROM operations o "  # noqa: S608  # constant names
     "WHERE o.status = 'published'"
 )
 _SINCE = (
-    f"SELECT c.operation_id, o.status IS 'published', {_SIZE}, {_COLUMNS} "  # noqa: S608  # constant names
+    f"SELECT {_ID.format(row='c')}, o.status IS 'published', {_SIZE}, {_COLUMNS} "  # noqa: S608  # constant names
     "FROM operation_changes c LEFT JOIN operations o ON o.operation_id = c.operation_id "
     "WHERE c.revision > ?"
 )
 
 
 @attrs.frozen
+class _Stamp:
+    """What tells that another file was put in the place of one, or over it."""
+
+    file: tuple[int, int]
+    """Device and inode."""
+    content: tuple[int, int, int]
+    """Size, and the times of the last changes."""
+
+    @classmethod
+    def of(cls, path: str) -> _Stamp:
+        found = os.stat(path)  # noqa: PTH116  # in a thread, and the path is a string
+        content = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return cls((found.st_dev, found.st_ino), content)
+
+
+@attrs.define
 class _Link:
     """An open connection and the file it belongs to."""
 
     connection: Database
-    inode: tuple[int, int]
+    stamp: _Stamp
+    log: tuple[int, int] | None = None
+    """The file of its write-ahead log; SQLite keeps it for as long as we have the other open."""
 
 
 class SqliteRegistry:
@@ -135,17 +160,37 @@ class SqliteRegistry:
             link.connection.close()
 
     def _open(self) -> Database:
-        found = os.stat(self._path)  # noqa: PTH116  # in a thread, and the path is a string
-        inode = (found.st_dev, found.st_ino)
-        if self._link is not None and self._link.inode == inode:
-            return self._link.connection
-        # Another file stands there now: the open one is unlinked and would never change.
+        stamp, log = _Stamp.of(self._path), self._log()
+        link = self._link
+        if link is not None and link.stamp == stamp:
+            return link.connection
+        # Another file stands there now: the open one is unlinked and would never change. Or
+        # it was written over, or the log was moved into it; SQLite tells neither, and what
+        # it remembers of the file may be of before.
+        if (
+            link is not None
+            and link.stamp.file != stamp.file
+            and log is not None
+            and log.content[0]
+            and log.file == link.log
+        ):
+            raise RegistryError(
+                Trouble.CORRUPT,
+                f"{self._path} was replaced while the log of the file before stands beside it: "
+                f"remove {self._path}-wal and {self._path}-shm, and put the new file there again",
+            )
         self._close()
         connection = open_database(self._path, apsw.SQLITE_OPEN_READONLY, self._busy_timeout)
         connection.pragma("query_only", True)
         connection.pragma("trusted_schema", False)
-        self._link = _Link(connection, inode)
+        self._link = _Link(connection, stamp)
         return connection
+
+    def _log(self) -> _Stamp | None:
+        try:
+            return _Stamp.of(f"{self._path}-wal")
+        except FileNotFoundError:
+            return None
 
     def _current_token(self) -> Token:
         connection = self._open()
@@ -164,6 +209,10 @@ class SqliteRegistry:
             raise RegistryError(
                 Trouble.SCHEMA, f"{self._path} is not a registry of the format {FORMAT}"
             )
+        log = self._log()
+        if self._link is not None and log is not None:
+            # SQLite opened it just now, if not before.
+            self._link.log = log.file
         layout = layout_of(connection)
         if layout < LAYOUT:
             raise RegistryError(
@@ -220,11 +269,22 @@ def _troubles(path: str) -> Generator[None]:
         raise RegistryError(
             Trouble.LOCKED, f"{path} is locked by another process for longer than the wait"
         ) from error
-    except (apsw.NotADBError, apsw.CorruptError, apsw.FormatError) as error:
+    except (
+        apsw.NotADBError,
+        apsw.CorruptError,
+        apsw.FormatError,
+        UnicodeDecodeError,
+    ) as error:
         raise RegistryError(Trouble.CORRUPT, f"{path} is not a sound SQLite file") from error
     except apsw.SQLError as error:
         raise RegistryError(
             Trouble.SCHEMA, f"{path} is not laid out as a registry: {error}"
+        ) from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        raise RegistryError(
+            Trouble.UNREADABLE,
+            f"cannot open {path}: a file in WAL mode needs a folder that can be written; "
+            "elsewhere put it in order with PRAGMA journal_mode = DELETE first",
         ) from error
     except apsw.Error as error:
         raise RegistryError(Trouble.UNREADABLE, f"cannot read {path}: {error}") from error
