@@ -25,6 +25,8 @@ BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
 ENDPOINTS = [kind for kind in KINDS if issubclass(connection_section(kind), EndpointSection)]
 SECTIONS = (
     ("[server]", config.ServerSection),
+    ("[tls]", config.TLSSection),
+    ("[limits]", config.LimitsSection),
     ("[catalog]", config.CatalogSection),
     ("[admin]", config.AdminSection),
     ("[toolsets.NAME]", config.ToolsetSection),

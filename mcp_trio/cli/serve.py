@@ -6,11 +6,13 @@ import contextlib
 import functools
 import json
 import logging
+import shlex
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import attrs
 import click
@@ -187,10 +189,9 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
         async with trio.open_nursery() as serving:
             serve_http = functools.partial(
                 server.serve_http,
-                settings.server.host,
-                settings.server.port,
-                options=settings.server.http_options(),
-                settings=settings.server.serving_settings(),
+                **_place(settings, folder),
+                options=settings.server.http_options(settings.limits),
+                settings=settings.server.serving_settings(settings.limits),
                 ready=actor.ready.is_set,
                 others=toolsets,
             )
@@ -200,6 +201,20 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
             click.echo("mcp-trio: " + "; ".join(parts), err=True)
         logger.info("drained")
         nursery.cancel_scope.cancel()
+
+
+def _place(settings: Settings, folder: Path) -> dict[str, Any]:
+    """Where to listen, and with which certificate."""
+    section, tls = settings.server, settings.tls
+    socket = section.unix_socket
+    return {
+        "host": section.host,
+        "port": section.port,
+        "unix_socket": None if socket is None else folder / socket,
+        "unix_mode": int(section.unix_mode, 8),
+        "inherited": section.socket_activation,
+        "tls": None if tls is None else tls.options(folder),
+    }
 
 
 def _offer(
@@ -273,6 +288,10 @@ def curl_line(url: str) -> str:
         "Mcp-Method": "tools/list",
     }
     fields = " ".join(f"-H '{name}: {value}'" for name, value in headers.items())
+    scheme, _, rest = url.partition("+unix://")
+    if rest:
+        socket, _, path = rest.partition("/")
+        url = f"--unix-socket {shlex.quote(unquote(socket))} {scheme}://localhost/{path}"
     return f"curl -s {url} {fields} -d '{json.dumps(body, separators=(',', ':'))}'"
 
 

@@ -8,9 +8,11 @@ from mcp_trio.config.admin import AdminSection as AdminSection
 from mcp_trio.config.catalog import CatalogSection as CatalogSection
 from mcp_trio.config.faults import Fault as Fault
 from mcp_trio.config.faults import SettingsError as SettingsError
+from mcp_trio.config.limits import LimitsSection as LimitsSection
 from mcp_trio.config.server import ServerSection as ServerSection
 from mcp_trio.config.settings import Settings as Settings
 from mcp_trio.config.settings import load_settings as load_settings
 from mcp_trio.config.settings import make_connections as make_connections
 from mcp_trio.config.settings import parse_settings as parse_settings
+from mcp_trio.config.tls import TLSSection as TLSSection
 from mcp_trio.config.toolsets import ToolsetSection as ToolsetSection

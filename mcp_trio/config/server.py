@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
 from mcp_trio.config.keys import read_key
+from mcp_trio.config.limits import LimitsSection
+from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.probes import PROBES
+from mcp_trio.http.proxies import TrustedProxies
 from mcp_trio.http.serving_settings import ServingSettings
 from mcp_trio.server.server import ServerOptions
 from mcp_trio.setting_rules import PORT, POSITIVE, Rule
@@ -19,6 +23,18 @@ ENDPOINT = Rule(
     f"must begin with a slash, and not be {' or '.join(sorted(PROBES))}",
     lambda path: path.startswith("/") and path.rstrip("/") not in PROBES,
 )
+MODE = Rule("must be three octal digits", lambda mode: re.fullmatch("0?[0-7]{3}", mode) is not None)
+
+
+def _are_proxies(names: list[str]) -> bool:
+    try:
+        TrustedProxies.of(names)
+    except ConfigurationError:
+        return False
+    return True
+
+
+PROXIES = Rule("must be networks, addresses or `unix`", _are_proxies)
 
 
 @attrs.frozen(kw_only=True)
@@ -35,6 +51,18 @@ class ServerSection:
     """Address to listen on."""
     port: int = attrs.field(default=8000, validator=PORT)
     """Port to listen on; 0 picks a free one."""
+    unix_socket: str | None = None
+    """Path of a Unix socket to listen on in place of host and port, relative to the settings
+    file. A socket file that nobody serves is replaced."""
+    unix_mode: str = attrs.field(default="600", validator=MODE)
+    """Permissions of its file."""
+    socket_activation: bool = False
+    """Listen on the sockets that systemd has opened (`LISTEN_FDS`), in place of all these."""
+    trusted_proxies: list[str] = attrs.field(factory=list[str], validator=PROXIES)
+    """Networks such as `10.0.0.0/8`, and `unix`, whose `Forwarded` or `X-Forwarded-For`, `-Proto`
+    and `-Host` are believed."""
+    proxy_protocol: bool = False
+    """Trusted proxies begin each connection with a PROXY header."""
     path: str = attrs.field(default="/mcp", validator=ENDPOINT)
     """Path of the endpoint."""
     legacy_sse: bool = True
@@ -78,7 +106,7 @@ class ServerSection:
     grace_period: float = attrs.field(default=10.0, validator=POSITIVE)
     """Seconds that running requests may go on after SIGTERM."""
 
-    def http_options(self) -> HTTPOptions:
+    def http_options(self, limits: LimitsSection) -> HTTPOptions:
         """The settings of the endpoint."""
         return HTTPOptions(
             path=self.path,
@@ -88,13 +116,15 @@ class ServerSection:
             max_body=self.max_body,
             body_timeout=self.body_timeout,
             max_depth=self.max_depth,
+            max_nodes=limits.max_nodes,
+            max_batch=limits.max_batch,
             max_sessions=self.max_sessions,
             max_in_flight=self.max_in_flight,
             session_idle_timeout=self.session_idle_timeout,
             cleanup_timeout=self.cleanup_timeout,
         )
 
-    def serving_settings(self) -> ServingSettings:
+    def serving_settings(self, limits: LimitsSection) -> ServingSettings:
         """The settings of the socket layer."""
         return ServingSettings(
             max_connections=self.max_connections,
@@ -103,6 +133,21 @@ class ServerSection:
             body_timeout=self.body_timeout + 1,
             write_timeout=self.write_timeout,
             grace_period=self.grace_period,
+            max_websocket_message_bytes=self.max_body,
+            trusted_proxies=tuple(self.trusted_proxies),
+            proxy_protocol=self.proxy_protocol,
+            max_connections_per_address=limits.max_connections_per_address,
+            max_header_bytes=limits.max_header_bytes,
+            max_header_fields=limits.max_header_fields,
+            max_url_bytes=limits.max_url_bytes,
+            max_requests_per_connection=limits.max_requests_per_connection,
+            max_concurrent_streams=limits.max_concurrent_streams,
+            keep_alive_timeout=limits.keep_alive_timeout,
+            max_resets=limits.max_resets,
+            max_idle_frames=limits.max_idle_frames,
+            flood_window=limits.flood_window,
+            max_websocket_fragments=limits.max_websocket_fragments,
+            max_websocket_pings=limits.max_websocket_pings,
         )
 
     def server_options(

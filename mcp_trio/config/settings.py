@@ -13,8 +13,10 @@ from mcp_trio.catalog.registries.opening import scheme_of
 from mcp_trio.config.admin import AdminSection
 from mcp_trio.config.catalog import CatalogSection
 from mcp_trio.config.faults import SettingsError
+from mcp_trio.config.limits import LimitsSection
 from mcp_trio.config.reading import structure
 from mcp_trio.config.server import ServerSection
+from mcp_trio.config.tls import TLSSection
 from mcp_trio.config.toolsets import ToolsetName, ToolsetSection
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.connections import Connection, ConnectionSection
@@ -27,6 +29,8 @@ class Settings:
 
     catalog: CatalogSection
     server: ServerSection = attrs.field(factory=ServerSection)
+    tls: TLSSection | None = None
+    limits: LimitsSection = attrs.field(factory=LimitsSection)
     admin: AdminSection | None = None
     toolsets: dict[ToolsetName, ToolsetSection] = attrs.field(
         factory=dict[ToolsetName, ToolsetSection]

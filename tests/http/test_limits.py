@@ -4,7 +4,10 @@ Those on frames of HTTP/2 are in `test_http2_floods`, those on addresses in `tes
 """
 
 import json
+import re
+from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -19,6 +22,7 @@ from mcp_trio.http.allowance import Allowance
 from mcp_trio.http.asgi_call import Receive, Scope, Send
 from mcp_trio.http.serving import ServingSettings
 from mcp_trio.http.ws_bounds import SocketMeter
+from tests.programs import ROOT
 
 from .asgi import META, serving
 from .serving_tools import (
@@ -437,6 +441,50 @@ async def test_a_message_may_have_so_many_values_and_no_more() -> None:
     # The message and what it has beside the array are eleven, and its empty object counts twice.
     assert await asked(HTTPOptions(max_nodes=100), [0] * 88) == 200
     assert await asked(HTTPOptions(max_nodes=100), [0] * 89) == 400
+
+
+async def test_an_array_may_have_so_many_messages_and_no_more() -> None:
+    server, _ = make_server()
+    async with serving(server, HTTPOptions(max_batch=3)) as client:
+        session = await client.open_session("2025-03-26")
+        for count, status in ((3, 200), (4, 400)):
+            batch = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(count)]
+            assert (await session.post(batch)).status == status
+
+
+# The page.
+
+
+def test_the_page_has_every_limit_with_its_default_and_its_test() -> None:
+    """Its defaults are compared by `test_documentation`."""
+    page = (ROOT / "docs" / "connections.md").read_text()
+    rows = re.findall(r"^\| `(\w+)\.(\w+)` \| .* \| ([^|]+) \|$", page, re.MULTILINE)
+    written = {(cls, name) for cls, name, _ in rows}
+    for made in (HTTPOptions(), ServingSettings()):
+        cls = type(made)
+        for field in attrs.fields(cls):
+            if type(getattr(made, field.name)) in {int, float} and field.name not in NO_LIMITS:
+                assert (cls.__name__, field.name) in written, field.name
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    for *_, named in rows:
+        names = re.findall(r"`(test_\w+)`", named)
+        assert names
+        for name in names:
+            assert f"def {name}(" in tests, name
+
+
+NO_LIMITS = {
+    "backlog",
+    "cleanup_timeout",
+    "disconnect_grace",
+    "flood_window",
+    "grace_period",
+    "linger_timeout",
+    "replay_bytes",
+    "replay_events",
+    "sse_after",
+}
+"""Numbers that no client goes beyond: how long we wait for ourselves, and what we keep."""
 
 
 # The bucket.
