@@ -33,8 +33,7 @@ def refusing(status: int) -> ASGIApp:
             await websocket.refuse(scope, receive, _loose(send), Refusal(status, reason))
         elif status == 503:
             fault = error_message(None, OverloadedError(reason))
-            retry = ((b"retry-after", b"1"),)
-            await responses.refuse(_loose(send), status, reason, error=fault, headers=retry)
+            await responses.refuse(_loose(send), status, reason, error=fault)
         else:
             await responses.refuse(_loose(send), status, reason)
 

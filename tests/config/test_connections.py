@@ -49,7 +49,8 @@ def test_files_of_tls_are_relative_to_the_settings() -> None:
 def test_faults_are_told_with_their_key(sections: dict[str, object], told: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read(**sections)
-    assert [str(fault) for fault in caught.value.faults] == [told]
+    (fault,) = caught.value.faults
+    assert str(fault).startswith(told)
 
 
 def test_an_authority_whose_certificates_nobody_asks_for_is_a_fault() -> None:
