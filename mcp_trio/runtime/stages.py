@@ -160,7 +160,7 @@ def _cause(error: BaseException, mask: Callable[[str], str]) -> str:
     seen: list[BaseException] = [error]
     for found in seen:
         inner = found.__cause__ or found.__context__
-        nested = found.exceptions if isinstance(found, BaseExceptionGroup) else ()
+        nested: tuple[object, ...] = getattr(found, "exceptions", ())
         seen += [each for each in (inner, *nested, *found.args) if isinstance(each, BaseException)]
         if found is not error and not isinstance(found, BaseExceptionGroup):
             said = told(str(found), mask) or said

@@ -25,6 +25,9 @@ POST = {"connection": "crm", "method": "POST", "path": "/leads/{id}"}
         ("a/b", "/leads/a%2Fb"),
         ("a?x=1#y", "/leads/a%3Fx%3D1%23y"),
         ("a..b/.c/d.", "/leads/a..b%2F.c%2Fd."),
+        ("../../admin", "/leads/..%2F..%2Fadmin"),
+        ("%2e%2e%2f", "/leads/%252e%252e%252f"),
+        ("..\\..\\admin", "/leads/..%5C..%5Cadmin"),
         ("...", "/leads/..."),
         ("é", "/leads/%C3%A9"),
         ("a;b=c&d", "/leads/a%3Bb%3Dc%26d"),
@@ -39,8 +42,7 @@ async def test_a_path_value_is_one_segment(bench, upstream, value, sent):
 
 CLIMBING = [
     *(".", "..", "%2e", "%2E%2e", ".%2e", "%252e%252e", "%25252e"),
-    *("../../admin", "a/../../admin", "a/./b", "x/..", "%2e%2e%2f", "a%2f%2e%2e", "a%252f..%252fb"),
-    *("..\\..\\admin", "a%5c..%5cb", "..;/admin", "..;x=1", "a/..;/b", "%2e%2e%3b"),
+    *("..;/admin", "..;x=1", "%2e%2e%3b"),
 ]
 
 

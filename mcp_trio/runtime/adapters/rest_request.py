@@ -309,31 +309,46 @@ def _fill_path(path: str, values: Mapping[str, object], styles: Mapping[str, Sty
                 raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
             return text
         text = scalar(value, place)
-        if not text or climbs(text):
+        if not text or is_dots(text):
             raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
         return _encoded(text, place, lambda text: quote(text, safe=""))
 
     filled = _PLACE.sub(one, path)
     # Several names in one segment may add up to dots although each is harmless.
-    if climbs(filled):
+    if any(map(is_dots, filled.split("/"))):
         raise MappingError("a path segment becomes '.' or '..'", path="input_mapping.path")
     return filled
+
+
+def is_dots(segment: str) -> bool:
+    """Tell whether a segment means "here" or "up" to anybody who decodes it, however often.
+
+    Some servers drop what stands behind a semicolon. A slash inside is none of a path: it is
+    encoded, and whoever takes `%2F` for a slash does so against RFC 3986, section 2.2.
+    """
+    return any(each.partition(";")[0] in {".", ".."} for each in _readings(segment))
 
 
 def climbs(path: str) -> bool:
     """Tell whether a path means "here" or "up" anywhere, to anybody who decodes it, however often.
 
-    Servers differ: some decode a slash before they look for dots, some take a backslash for one,
-    some drop what stands behind a semicolon.
+    For paths that somebody else has written. Servers differ: some decode a slash before they look
+    for dots, some take a backslash for one.
     """
+    return any(
+        is_dots(segment) for reading in _readings(path) for segment in re.split(r"[/\\]", reading)
+    )
+
+
+def _readings(text: str) -> Iterator[str]:
+    """A text as it is, and decoded again and again; dots, if that does not end soon."""
     for _ in range(8):
-        if any(each.partition(";")[0] in {".", ".."} for each in re.split(r"[/\\]", path)):
-            return True
-        decoded = unquote(path)
-        if decoded == path:
-            return False
-        path = decoded
-    return True
+        yield text
+        decoded = unquote(text)
+        if decoded == text:
+            return
+        text = decoded
+    yield ".."
 
 
 def _written(
