@@ -25,6 +25,8 @@ class LimitsSection:
     """Bytes of a path and query."""
     max_nodes: int = attrs.field(default=100_000, validator=POSITIVE)
     """Values in a JSON body: one for each comma and each opening bracket."""
+    max_total_body: int = attrs.field(default=256 * 1024 * 1024, validator=POSITIVE)
+    """Bytes of all request bodies together, until they are answered."""
     max_batch: int = attrs.field(default=100, validator=POSITIVE)
     """Messages in an array."""
     max_requests_per_connection: int = attrs.field(default=10_000, validator=POSITIVE)
@@ -39,6 +41,8 @@ class LimitsSection:
     """HTTP/2 frames within `flood_window` that carry nothing of a request."""
     flood_window: float = attrs.field(default=30.0, validator=POSITIVE)
     """Seconds in which as many frames become allowed again as are allowed at once."""
+    max_total_websocket_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=POSITIVE)
+    """Bytes of all WebSocket messages together that have yet to arrive whole."""
     max_websocket_fragments: int = attrs.field(default=1024, validator=POSITIVE)
     """Frames of one WebSocket message. Its bytes are bounded by `server.max_body`."""
     max_websocket_pings: int = attrs.field(default=100, validator=POSITIVE)

@@ -118,6 +118,7 @@ class ServerSection:
             max_depth=self.max_depth,
             max_nodes=limits.max_nodes,
             max_batch=limits.max_batch,
+            max_total_body=limits.max_total_body,
             max_sessions=self.max_sessions,
             max_in_flight=self.max_in_flight,
             session_idle_timeout=self.session_idle_timeout,
@@ -146,6 +147,7 @@ class ServerSection:
             max_resets=limits.max_resets,
             max_idle_frames=limits.max_idle_frames,
             flood_window=limits.flood_window,
+            max_total_websocket_bytes=limits.max_total_websocket_bytes,
             max_websocket_fragments=limits.max_websocket_fragments,
             max_websocket_pings=limits.max_websocket_pings,
         )

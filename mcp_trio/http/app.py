@@ -23,6 +23,7 @@ from mcp_trio.errors import MCPError, OverloadedError, ProtocolError, Unauthoriz
 from mcp_trio.framing import gate
 from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
+from mcp_trio.http.budget import Budget, Claim
 from mcp_trio.http.exchange import serve_request
 from mcp_trio.http.options import HTTPOptions, identified
 from mcp_trio.http.probes import PROBES, answer_probe
@@ -113,6 +114,7 @@ class HTTPApp:
             max_nodes=self.options.max_nodes,
             max_batch=self.options.max_batch,
         )
+        self._bodies = Budget(self.options.max_total_body)
         self._nursery: trio.Nursery | None = None
         self._draining = False
         self._in_flight = 0
@@ -342,8 +344,11 @@ class HTTPApp:
                 line = self._legacy.find(http)
                 if line is None:
                     await refuse(send, 404, "Session not found: open the stream", headers=cors)
-                elif (message := await self._read(http, send, cors)) is not None:
-                    await self._legacy.post(line, message, http, send, cors)
+                else:
+                    with self._bodies.claim() as claim:
+                        message = await self._read(http, send, cors, claim)
+                        if message is not None:
+                            await self._legacy.post(line, message, http, send, cors)
             case "OPTIONS":
                 await respond(send, 204, headers=(*cors, *_preflight(http, cors)))
             case _:
@@ -351,14 +356,16 @@ class HTTPApp:
                 await refuse(send, 405, "Method not allowed", headers=(*cors, allow))
 
     async def _post(self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
-        message = await self._read(http, send, cors)
-        if isinstance(message, Malformed):
-            await refuse(send, 400, message.reason, error=message.answer, headers=cors)
-        elif message is not None:
-            await self._message(message, http, send, cors)
+        # For as long as its request runs: what was read lives on in its parameters.
+        with self._bodies.claim() as claim:
+            message = await self._read(http, send, cors, claim)
+            if isinstance(message, Malformed):
+                await refuse(send, 400, message.reason, error=message.answer, headers=cors)
+            elif message is not None:
+                await self._message(message, http, send, cors)
 
     async def _read(
-        self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+        self, http: HTTPRequest, send: Send, cors: tuple[Header, ...], claim: Claim
     ) -> Message | None:
         """Read the message of a POST; None once the response has been sent."""
         refusal = gate.check_media(http.headers)
@@ -366,7 +373,7 @@ class HTTPApp:
             await refuse(send, refusal.status, refusal.reason, headers=cors)
             return None
         try:
-            body = await http.body(self.options.max_body, self.options.body_timeout)
+            body = await http.body(self.options.max_body, self.options.body_timeout, claim)
         except PeerGoneError:
             return None
         except BodyTooLargeError:
@@ -375,6 +382,11 @@ class HTTPApp:
             return None
         except BodyTimeoutError:
             await refuse(send, 408, "The body did not arrive in time", headers=cors)
+            return None
+        except OverloadedError as error:
+            self._refused += 1
+            fault = error_message(None, error)
+            await refuse(send, 503, error.message, error=fault, headers=cors)
             return None
         message = codec.decode(body, self._limits)
         if not session_requests.requests_of(message):  # of which each is judged by itself

@@ -21,6 +21,9 @@ from .proxy_protocol import ProxyHeader, ProxyHeaderError
 from .serving_settings import ServingSettings
 from .tls import Certificates, tls_extension
 
+MAX_REFUSALS = 64
+"""Refused connections that are told why at the same time; further ones are just closed."""
+
 Address = tuple[str, int]
 
 BAD_REQUEST = 400
@@ -58,6 +61,8 @@ class Doorway:
         self._certificates = certificates
         self._proxies = TrustedProxies.of(settings.trusted_proxies)
         self._told: set[str] = set()
+        self.explaining = 0
+        """Connections that are being told why they are refused."""
 
     def secures(self, stream: trio.abc.Stream) -> bool:
         """Whether a connection speaks TLS."""

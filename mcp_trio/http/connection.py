@@ -19,7 +19,7 @@ from hypercorn import typing as hypercorn_typing
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H2ProtocolAssumedError
 
-from .arrival import Doorway, with_tls
+from .arrival import MAX_REFUSALS, Doorway, with_tls
 from .asgi_call import LOGGER, AppCall, ASGIApp, Respond, Scope
 from .byte_pipe import open_pipe
 from .http1 import HTTP1, AfterEOF
@@ -160,10 +160,21 @@ class Connection:
         return True
 
     async def _turn_away(self) -> None:
-        """Say 503, to plain HTTP only: a TLS handshake is dearer than the news is worth."""
-        self._out.append(CROWDED)
-        await self.flush()
-        await self._linger()
+        """Say 503, to plain HTTP only: a TLS handshake is dearer than the news is worth.
+
+        And to few at a time: whoever is over his limit must not take the places of others by
+        listening slowly.
+        """
+        doorway = self._parts.doorway
+        if doorway.explaining >= MAX_REFUSALS:
+            return
+        doorway.explaining += 1
+        try:
+            self._out.append(CROWDED)
+            await self.flush()
+            await self._linger()
+        finally:
+            doorway.explaining -= 1
 
     async def _lose_calls(self) -> None:
         """Tell every call that is left, and the protocol, that the connection is over."""

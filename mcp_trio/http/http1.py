@@ -27,7 +27,7 @@ from hypercorn.typing import H11SendableEvent
 
 from .asgi_call import AppCall
 from .hypercorn_glue import Surroundings
-from .ws_bounds import SocketMeter, bound, cut_off, overrun
+from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 
 MAX_AHEAD = 65536
 """Bytes of pipelined requests held while an earlier one is answered."""
@@ -87,6 +87,7 @@ class HTTP1(H11Protocol):
             Phase.IDLE: settings.keep_alive_timeout,
         }
         self._settings = settings
+        self._messages = around.config.messages
         self._meter: SocketMeter | None = None  # once this is a WebSocket
         self._max_head = settings.max_header_bytes
         self._max_fields = settings.max_header_fields
@@ -137,7 +138,7 @@ class HTTP1(H11Protocol):
         """Note the application call of the stream being opened, and bound a WebSocket."""
         self._call = call
         if isinstance(self.stream, WSStream):
-            bound(self.stream)
+            bound(self.stream, self._messages)
             self._meter = SocketMeter(self._settings, trio.current_time())
 
     def end_call(self, call: AppCall) -> None:
@@ -398,6 +399,7 @@ class HTTP1(H11Protocol):
 
     async def _close_stream(self) -> None:
         self._call = None
+        let_go(self.stream)
         await super()._close_stream()
 
 

@@ -38,7 +38,7 @@ from .asgi_call import LOGGER, AppCall
 from .http1 import AfterEOF, readable_handshake
 from .http2_floods import FrameMeter
 from .hypercorn_glue import Signal, Surroundings
-from .ws_bounds import SocketMeter, bound, cut_off, overrun
+from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 
 WRITE_BATCH = 65536
 """Bytes collected from streams before they are written."""
@@ -137,7 +137,7 @@ class HTTP2(H2Protocol):
         self.stream_buffers[stream_id] = BoundedBuffer(self.context.event_class)
         stream = self.streams[stream_id]
         if isinstance(stream, WSStream):
-            bound(stream)
+            bound(stream, self._around.config.messages)
             self._sockets[stream_id] = SocketMeter(self._settings, trio.current_time())
         else:
             call.consumed = partial(self._open_window, stream_id)
@@ -344,6 +344,7 @@ class HTTP2(H2Protocol):
     async def _close_stream(self, stream_id: int) -> None:
         self._bodies.pop(stream_id, None)
         self._sockets.pop(stream_id, None)
+        let_go(self.streams.get(stream_id))
         await super()._close_stream(stream_id)
         self._settle()
 

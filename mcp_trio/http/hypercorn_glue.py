@@ -15,6 +15,7 @@ from hypercorn.config import Config
 from hypercorn.events import Event
 from hypercorn.logging import Logger
 
+from .budget import Budget
 from .serving_settings import ServingSettings
 
 
@@ -45,6 +46,8 @@ class ProtocolConfig(Config):
         self.h2_max_header_list_size = settings.max_header_bytes
         self.h2_max_concurrent_streams = settings.max_concurrent_streams
         self.websocket_max_message_size = settings.max_websocket_message_bytes
+        self.messages = Budget(settings.max_total_websocket_bytes)
+        """What WebSocket messages hold that have yet to arrive whole."""
         self._date_second = 0
         self._date_headers: list[tuple[bytes, bytes]] = []
 

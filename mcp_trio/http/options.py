@@ -48,6 +48,9 @@ class HTTPOptions:
     a `mcp_trio.auth.resource_server.ResourceServer`."""
     max_body: int = 4 * 1024 * 1024
     """Bytes of a request body (413), and of a WebSocket message (close code 1009)."""
+    max_total_body: int = 256 * 1024 * 1024
+    """Bytes of all request bodies together, from their first byte until they are answered (503
+    with Retry-After)."""
     body_timeout: float = 30.0
     """Seconds for a request body to arrive (408)."""
     max_depth: int = 64

@@ -12,8 +12,10 @@ import trio
 
 from mcp_trio.abc import ChallengeError, RequestHead, ResourceGuard
 from mcp_trio.engine.envelope import Principal
+from mcp_trio.errors import OverloadedError
 from mcp_trio.framing.challenge import write_challenge
 from mcp_trio.framing.gate import Accepts, accepts
+from mcp_trio.http.budget import Claim
 from mcp_trio.http.responses import Header, Receive, Responder, Scope, Send
 
 CONNECTION = "mcp_trio.connection"
@@ -114,15 +116,17 @@ class HTTPRequest:
         """Which answer forms the client takes."""
         return accepts(self.headers.get("accept"))
 
-    async def body(self, limit: int, timeout: float) -> bytes:  # noqa: ASYNC109 - it becomes its own error
+    async def body(self, limit: int, timeout: float, claim: Claim) -> bytes:  # noqa: ASYNC109 - it becomes its own error
         """Read the whole body.
 
         Args:
             limit: bytes.
             timeout: seconds.
+            claim: grows by what is read, as it is read.
 
         Raises:
             BodyTooLargeError, BodyTimeoutError, PeerGoneError: as named.
+            OverloadedError: there is no room for it beside the bodies of others.
         """
         try:
             announced = int(self.headers.get("content-length", "0"))
@@ -140,6 +144,8 @@ class HTTPRequest:
                 chunk = cast("bytes", message.get("body", b""))
                 if len(body) + len(chunk) > limit:
                     raise BodyTooLargeError
+                if not claim.grow(len(chunk)):
+                    raise OverloadedError("Too much is being read")
                 if message.get("more_body", False):
                     body += chunk
                 else:

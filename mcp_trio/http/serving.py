@@ -13,7 +13,7 @@ from urllib.parse import quote
 import attrs
 import trio
 
-from .arrival import Doorway
+from .arrival import MAX_REFUSALS, Doorway
 from .asgi_call import LOGGER, ASGIApp, ConnectionHandle
 from .binding import listen_tcp
 from .connection import Connection, ServiceParts
@@ -23,9 +23,6 @@ from .serving_settings import ServingSettings
 from .tls import Certificates, TLSOptions
 
 __all__ = ["ConnectionHandle", "HTTPService", "ServiceStatistics", "ServingSettings"]
-
-MAX_REFUSALS = 64
-"""Refused connections that are told why at the same time; further ones are just closed."""
 
 ACCEPT_PAUSE = 0.1
 """Seconds before accepting again when the process or the system is out of descriptors."""
@@ -86,7 +83,6 @@ class HTTPService:
         )
         self._on_drain = on_drain
         self._connections: set[Connection] = set()
-        self._refusing = 0
         self._accepted = 0
         self._refused = 0
         self._used = False
@@ -219,8 +215,8 @@ class HTTPService:
                     connections.start_soon(self._serve, connection)
                 else:
                     self._refused += 1
-                    if self._refusing < MAX_REFUSALS:
-                        self._refusing += 1
+                    if self._parts.doorway.explaining < MAX_REFUSALS:
+                        self._parts.doorway.explaining += 1
                         connections.start_soon(self._refuse, stream)
                     else:
                         await trio.aclose_forcefully(stream)
@@ -244,7 +240,7 @@ class HTTPService:
         except trio.BrokenResourceError:
             pass
         finally:
-            self._refusing -= 1
+            self._parts.doorway.explaining -= 1
             await trio.aclose_forcefully(stream)
 
 

@@ -64,6 +64,9 @@ class ServingSettings:
     max_websocket_message_bytes: int = 4 * 1024 * 1024
     """Size of one WebSocket message; beyond it close code 1009."""
 
+    max_total_websocket_bytes: int = 256 * 1024 * 1024
+    """Size of all WebSocket messages together that have yet to arrive whole; beyond it 1009."""
+
     max_websocket_fragments: int = 1024
     """Frames of one WebSocket message; beyond it close code 1009."""
 

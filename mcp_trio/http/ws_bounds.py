@@ -14,6 +14,7 @@ from wsproto.events import CloseConnection, Message
 from wsproto.frame_protocol import CloseReason, Opcode
 
 from .allowance import Allowance
+from .budget import Budget, Claim
 from .serving_settings import ServingSettings
 
 
@@ -23,13 +24,24 @@ class BoundedMessage(WebsocketBuffer):
     full = False
     """The peer has gone over the limit; its connection is to end."""
 
+    def __init__(self, max_length: int, claim: Claim) -> None:
+        super().__init__(max_length)
+        self._claim = claim
+
+    def clear(self) -> None:
+        """Let go of the message."""
+        super().clear()
+        self._claim.release()
+
     def extend(self, event: Message[Any]) -> None:
         """Add a fragment.
 
         Raises:
-            FrameTooLargeError: the message is over the limit, or an earlier one was.
+            FrameTooLargeError: the message is over the limit, or an earlier one was, or there is
+                no room for it beside those of others.
         """
-        if self.full or self.length + len(event.data) > self.max_length:
+        size = len(event.data)
+        if self.full or self.length + size > self.max_length or not self._claim.grow(size):
             self.full = True
             self.clear()
             raise FrameTooLargeError
@@ -87,10 +99,16 @@ class SocketMeter:
         return CloseReason.MESSAGE_TOO_BIG if self._fragments > self._max_fragments else None
 
 
-def bound(stream: WSStream) -> None:
+def bound(stream: WSStream, messages: Budget) -> None:
     """Put the bounds on a stream whose request has been read, before it is accepted."""
-    stream.buffer = BoundedMessage(stream.config.websocket_max_message_size)
+    stream.buffer = BoundedMessage(stream.config.websocket_max_message_size, messages.claim())
     stream.handshake.extensions = None
+
+
+def let_go(stream: object) -> None:
+    """Forget the message under way, if the stream that ends is a WebSocket."""
+    if isinstance(stream, WSStream):
+        stream.buffer.clear()
 
 
 async def cut_off(stream: WSStream, reason: CloseReason) -> None:

@@ -118,6 +118,19 @@ async def test_an_address_with_all_its_connections_is_told_503_until_one_ends() 
         assert (await get(port)).endswith(b"hello")
 
 
+async def test_an_address_over_its_limit_does_not_take_the_places_of_others() -> None:
+    settings = ServingSettings(max_connections=100, max_connections_per_address=1)
+    service = HTTPService(hello, settings=settings)
+    async with started(service) as (port, _), AsyncExitStack() as stack:
+        for _ in range(120):  # none of them reads why it is refused
+            await stack.enter_async_context(await connect(port))
+        async with await trio.open_tcp_stream(
+            "127.0.0.1", port, local_address="127.0.0.2"
+        ) as other:
+            await other.send_all(GET)
+            assert (await read_until(other, b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_with_tls_an_address_over_its_limit_costs_no_handshake(tmp_path) -> None:
     async with secured(Gate(), tmp_path, max_connections_per_address=1) as (port, context):
         async with await connect(port) as first, await connect(port) as second:

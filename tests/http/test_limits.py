@@ -319,6 +319,30 @@ async def test_a_websocket_message_may_be_so_large_and_no_larger() -> None:
         assert await stream.receive_some() == b""
 
 
+async def test_all_websocket_messages_under_way_may_be_so_large_and_no_larger() -> None:
+    half = wsproto.events.TextMessage(data="x" * 500, message_finished=False)
+    limits = {"max_total_websocket_bytes": 1000, "linger_timeout": 0.1}
+    async with served(echo_socket, **limits) as port:
+        async with await connect(port) as first, await connect(port) as third:
+            client, other = await opened(first), await opened(third)
+            await client.say(half)
+            async with await connect(port) as second:
+                gone = await opened(second)
+                await gone.say(half)
+                await gone.say(wsproto.events.Ping())
+                assert isinstance(await gone.hear(), wsproto.events.Pong)
+                await other.say(wsproto.events.TextMessage(data="x"))
+                closed = await other.hear()
+                assert (type(closed), closed.code) == (wsproto.events.CloseConnection, 1009)
+            # Who leaves in the middle of a message leaves nothing of it behind.
+            for _ in range(3):
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            await client.say(wsproto.events.TextMessage(data="x" * 500))
+            assert (await client.hear()).data == "x" * 1000
+            await client.say(wsproto.events.TextMessage(data="x" * 1000))
+            assert (await client.hear()).data == "x" * 1000
+
+
 async def test_a_websocket_message_may_have_so_many_fragments_and_no_more() -> None:
     limits = {"max_websocket_fragments": 10, "linger_timeout": 0.1}
     async with served(echo_socket, **limits) as port, await connect(port) as stream:
@@ -441,6 +465,27 @@ async def test_a_message_may_have_so_many_values_and_no_more() -> None:
     # The message and what it has beside the array are eleven, and its empty object counts twice.
     assert await asked(HTTPOptions(max_nodes=100), [0] * 88) == 200
     assert await asked(HTTPOptions(max_nodes=100), [0] * 89) == 400
+
+
+async def test_all_bodies_together_may_be_so_large_and_no_larger() -> None:
+    server, record = make_server()
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    body = json.dumps({**call, "params": {"name": "wait", "_meta": META}}).encode()
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "wait"}
+    async with serving(server, HTTPOptions(max_total_body=2 * len(body))) as client:
+        running = [client.start_post(body, headers) for _ in range(2)]
+        await record.until("wait started", "wait started")
+        over = await client.post(body, headers)
+        assert (over.status, over.headers["retry-after"]) == (503, "1")
+        assert client.app.statistics().refused == 1
+        running[0].disconnect()
+        await record.until_last("wait over")
+        running[0] = client.start_post(body, headers)
+        await record.until_last("wait started")
+        record.release.set()
+        for each in running:
+            await each.ended.wait()
+            assert each.status == 200
 
 
 async def test_an_array_may_have_so_many_messages_and_no_more() -> None:
