@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from mcp_trio.http.budget import Budget
 from mcp_trio.http.requests import BodyTooLargeError, HTTPRequest
 
 
@@ -30,14 +31,14 @@ def request(body=b"{}", *, length="2", connection=None):
 
 @pytest.mark.parametrize("length", ["²", "x", "", "2, 2", "9" * 5000])
 async def test_a_length_that_is_no_number_is_left_to_the_counting_of_bytes(length):
-    assert await request(length=length).body(10, 1) == b"{}"
+    assert await request(length=length).body(10, 1, Budget(11).claim()) == b"{}"
     with pytest.raises(BodyTooLargeError):
-        await request(bytes(11), length=length).body(10, 1)
+        await request(bytes(11), length=length).body(10, 1, Budget(11).claim())
 
 
 async def test_a_body_that_announces_too_much_is_refused_unread():
     with pytest.raises(BodyTooLargeError):
-        await request(length="11").body(10, 1)
+        await request(length="11").body(10, 1, Budget(11).claim())
 
 
 async def test_a_peer_lost_after_the_block_concerns_nobody():
