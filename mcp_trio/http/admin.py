@@ -1,12 +1,13 @@
 """The admin listener: pages for operators, by path, apart from what clients reach.
 
-A page is a function that is asked anew for every request. Nothing here can change anything:
-only GET and HEAD are answered. Who may connect is decided by where the listener is bound.
+A page is a function, plain or async, that is asked anew for every request. Nothing here can change
+anything: only GET and HEAD are answered. Who may connect is decided by where the listener is bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -34,8 +35,9 @@ class Document:
         return cls(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
-Page: TypeAlias = Callable[[], Document]
-"""Makes a document. It must not wait; if it raises, the answer is 500 and the log says why."""
+Page: TypeAlias = Callable[[], Document | Awaitable[Document]]
+"""Makes a document. If it waits, then for a bounded time; if it raises, the answer is 500 and the
+log says why."""
 
 
 class AdminApp:
@@ -77,7 +79,8 @@ class AdminApp:
         elif (refusal := gate.check_source(http.headers, self._policy)) is not None:
             await _fault(send, refusal.status, refusal.reason)
         else:
-            document = page()
+            made = page()
+            document = await made if inspect.isawaitable(made) else made
             await respond(send, 200, document.body, _UNCACHED, media=document.media)
 
 

@@ -124,7 +124,7 @@ class HTTPApp:
         path = self.options.path.rstrip("/")
         self._paths = frozenset({path or "/", path + "/"})
         self._documents = frozenset({WELL_KNOWN, WELL_KNOWN + path, f"{WELL_KNOWN}{path}/"})
-        self._legacy = legacy_sse.LegacySSE(self.sessions, self.options.legacy_messages_path)
+        self._legacy = legacy_sse.LegacySSE(self.sessions, self.options)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the nursery of the sessions until cancelled; then every session ends."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import trio
 
 from mcp_trio.http.app import HTTPApp
-from mcp_trio.http.asgi_call import Receive, Scope, Send
 from mcp_trio.http.protected import subject_of
+from mcp_trio.http.responses import Receive, Scope, Send
 
 
 class ByPath:

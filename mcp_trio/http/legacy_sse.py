@@ -16,6 +16,7 @@ import trio
 
 from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.framing.sse import COMMENT, encode_event
+from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
 from mcp_trio.http.sessions import SessionTable, same_principal
@@ -38,16 +39,19 @@ class EventLine:
     kind = "http+sse"
     """What sessions on it are listed as."""
 
-    def __init__(self, responder: Responder, principal: Principal | None = None) -> None:
+    def __init__(
+        self, responder: Responder, principal: Principal | None = None, prefix: str = ""
+    ) -> None:
         """Make one; `accept` comes before anything else.
 
         Args:
             responder: the response to the GET.
             principal: who opened it, if known.
+            prefix: what its id begins with.
         """
         self.principal = principal
         # 192 random bits: who knows the id may speak in the session (H12).
-        self.id = secrets.token_urlsafe(24)
+        self.id = prefix + secrets.token_urlsafe(24)
         self._responder = responder
         self._outbox = Outbox()
         self._posted, self._arrived = trio.open_memory_channel[Envelope](BUFFER)
@@ -124,15 +128,16 @@ class EventLine:
 class LegacySSE:
     """The pair of endpoints."""
 
-    def __init__(self, table: SessionTable, messages_path: str) -> None:
+    def __init__(self, table: SessionTable, options: HTTPOptions) -> None:
         """Make the pair.
 
         Args:
             table: counts these sessions with the others.
-            messages_path: where clients POST to.
+            options: where clients POST to, and what ids begin with.
         """
         self._table = table
-        self._messages_path = messages_path
+        self._messages_path = options.legacy_messages_path
+        self._prefix = options.session_prefix
         self._lines: dict[str, EventLine] = {}
 
     async def get(self, http: HTTPRequest, send: Send, cors: tuple[Header, ...]) -> None:
@@ -140,7 +145,7 @@ class LegacySSE:
         if not http.accepts.sse:
             await refuse(send, 406, "Accept must allow text/event-stream", headers=cors)
             return
-        line = EventLine(http.responder(send, cors), http.principal)
+        line = EventLine(http.responder(send, cors), http.principal, self._prefix)
         where = quote(http.scope.get("root_path", "").rstrip("/") + self._messages_path)
         self._lines[line.id] = line
         try:

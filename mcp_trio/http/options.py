@@ -68,6 +68,9 @@ class HTTPOptions:
     max_listeners: int = 10_000
     """`subscriptions/listen` streams open at once (503 with Retry-After). They are no work, so
     they do not count as requests that run."""
+    session_prefix: str = ""
+    """What ids of sessions begin with, so that whoever stands before several servers can see which
+    one has a session."""
     session_idle_timeout: float = 1800.0
     """Seconds without a running request, an open stream or a message, then a session ends. The
     connection of a WebSocket or HTTP+SSE session counts for nothing here, messages do."""

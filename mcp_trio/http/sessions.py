@@ -37,7 +37,7 @@ class HTTPSession:
         self, service: Service, options: HTTPOptions, reaper: Reaper, principal: Principal | None
     ) -> None:
         # 192 random bits in visible ASCII (H9, H12).
-        self.id = secrets.token_urlsafe(24)
+        self.id = options.session_prefix + secrets.token_urlsafe(24)
         self.principal = principal
         self.streams = SessionStreams(ReplayBuffer(options.replay_events, options.replay_bytes))
         self.side = ServerSide(service, principal=principal)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, cast
 
+import attrs
 import trio
 
 from mcp_trio.http.app import HTTPApp
@@ -20,6 +21,8 @@ from mcp_trio.session.dispatch import Service
 
 if TYPE_CHECKING:
     # Slow to import, and no part of a server that speaks over lines.
+    from mcp_trio.http.responses import Application
+    from mcp_trio.http.seats import Seat
     from mcp_trio.http.serving import HTTPService
     from mcp_trio.http.tls import TLSOptions
 
@@ -63,6 +66,7 @@ class HTTPServing:
         settings: ServingSettings | None = None,
         ready: Callable[[], bool] = lambda: True,
         others: Mapping[str, HTTPServing] | None = None,
+        seat: Seat | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve Streamable HTTP on Hypercorn's protocols until drained or cancelled.
@@ -82,6 +86,8 @@ class HTTPServing:
             ready: what `GET /readyz` answers.
             others: more servers on the same port, each by a path of its own. They go down with
                 this one, and have the same options but for HTTP+SSE.
+            seat: this process is one of several that serve the endpoint together; it has the
+                listeners, and requests of the other processes' sessions are relayed to them.
             task_status: reports the URLs of the endpoint.
 
         Raises:
@@ -91,8 +97,12 @@ class HTTPServing:
         """
         from mcp_trio.http.binding import Place, listening  # noqa: PLC0415 - as the next one
         from mcp_trio.http.by_path import ByPath  # noqa: PLC0415 - as the next one
+        from mcp_trio.http.relay import Relay  # noqa: PLC0415 - as the next one
         from mcp_trio.http.serving import HTTPService  # noqa: PLC0415 - Hypercorn is slow to import
 
+        options = options or HTTPOptions()
+        if seat is not None:
+            options = attrs.evolve(options, session_prefix=seat.prefix)
         first = self.asgi_app(options, host=host, ready=ready)
         app = ByPath(
             first,
@@ -101,18 +111,43 @@ class HTTPServing:
                 for path, server in (others or {}).items()
             },
         )
-        service = HTTPService(app, settings=settings, tls=tls, on_drain=app.drain)
         place = Place(
             host=host, port=port, unix=unix_socket, unix_mode=unix_mode, inherited=inherited
         )
-        async with listening(place, backlog=service.backlog) as listeners:
+        outer = app if seat is None else Relay(app, seat, first.options.legacy_messages_path)
+        service = HTTPService(outer, settings=settings, tls=tls, on_drain=app.drain)
+        where = listening(place, backlog=service.backlog) if seat is None else seat.listening()
+        async with where as listeners:
             with self._running(service):
                 async with trio.open_nursery() as nursery:
                     await nursery.start(app.run)
                     async with trio.open_nursery() as serving:
+                        if seat is not None:
+                            await serving.start(self._serve_others, app, seat, settings)
                         urls = await serving.start(service.run_listeners, listeners)
                         task_status.started([url + first.options.path for url in urls])
                     nursery.cancel_scope.cancel()
+
+    async def _serve_others(
+        self,
+        app: Application,
+        seat: Seat,
+        settings: ServingSettings | None,
+        *,
+        task_status: trio.TaskStatus[list[str]],
+    ) -> None:
+        """Answer the processes that serve the endpoint with this one, until drained."""
+        from mcp_trio.http.relay import inner_service  # noqa: PLC0415 - Hypercorn is slow to import
+
+        inner = inner_service(app, seat, settings or ServingSettings())
+        self._services.append(inner)
+        try:
+            if cast("Service", self).notices.draining:
+                inner.drain()
+            with seat.door(inner.backlog) as door:
+                await inner.run_listeners([door], task_status=task_status)
+        finally:
+            self._services.remove(inner)
 
     @contextlib.contextmanager
     def _running(self, service: HTTPService) -> Generator[None]:
