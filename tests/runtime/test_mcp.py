@@ -255,6 +255,66 @@ async def test_progress_of_the_upstream_is_masked_and_bounded(nursery):
 # -- the stages ------------------------------------------------------------------------
 
 
+class Answering:
+    """An MCP server that says yes to a handshake, and gives one result to every call."""
+
+    def __init__(self, upstream, result):
+        self.result = result
+        upstream.handler = self.answer
+
+    async def answer(self, line, seen):
+        asked = seen.json() if seen.method == "POST" else {}
+        made = {"jsonrpc": "2.0", "id": asked.get("id")}
+        match asked.get("method"):
+            case None:
+                await line.answer(b"", 405)
+                return
+            case "initialize":
+                made["result"] = {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "x", "version": "1"},
+                }
+            case "tools/call":
+                made["result"] = self.result
+            case _ if "id" in asked:
+                made["result"] = {}
+            case _:
+                await line.answer(b"", 202)
+                return
+        await line.answer(json.dumps(made).encode())
+
+
+@pytest.fixture
+async def site(nursery):
+    made = shared.Upstream()
+    serve = functools.partial(trio.serve_tcp, made.serve, 0, host="127.0.0.1")
+    [listener] = await nursery.start(serve)
+    made.url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+    return made
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{"type": "hologram"}]},
+        {"content": [{"type": "text", "text": 5}]},
+        {"content": None},
+        {"content": [], "isError": "yes"},
+        {"content": [], "_meta": "x"},
+        None,
+        [],
+    ],
+    ids=str,
+)
+async def test_a_result_that_is_none_is_malformed_and_asks_for_nothing(site, failure, result):
+    Answering(site, result)
+    bench = Bench.at(site.url, revision=R2025_06_18)
+    async with bench.connections:
+        told = failure(await bench.call())[1]
+    assert (told["stage"], told["sub"]) == ("adapter_execution", "malformed_reply")
+
+
 async def test_a_tool_that_fails_is_the_upstreams_failure_with_its_text(upstream, nursery, failure):
     url, scope = await serve(nursery, upstream.server)
     auth = Auth(kind="bearer", secret=Secret("canary-secret"))

@@ -23,7 +23,6 @@ from mcp_trio.errors import (
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     URL_REQUIRED,
-    InvalidParamsError,
     MCPError,
     MethodNotFoundError,
     ProtocolError,
@@ -164,7 +163,7 @@ class McpAdapter:
             raise _failure(
                 "the session with the upstream server broke off", "disconnected"
             ) from error
-        except (MethodNotFoundError, InvalidParamsError) as error:
+        except MethodNotFoundError as error:
             raise _asks() from error
         except ProtocolError as error:
             using.link.drop()
