@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import base64
 import hmac
+import html.entities
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -23,6 +25,7 @@ from mcp_trio.errors import ConfigurationError
 logger = logging.getLogger("mcp_trio.secrets")
 
 MASK = "***"
+_NAMED = html.entities.codepoint2name
 SHORTEST = 4
 """A shorter secret is not searched for in text: it would mask half of every word."""
 
@@ -65,18 +68,49 @@ class Secret:
 
 
 def mask(text: str, secrets: Iterable[Secret]) -> str:
-    """Replace every secret in a text, also where it is base64, percent-encoded or in JSON."""
-    forms: set[str] = set()
-    for value in {value for secret in secrets for value in secret.known()}:
-        if len(value) >= SHORTEST:
-            raw = value.encode()
-            forms |= {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}
-            # The padding is left out by many, and says nothing.
-            for encode in (base64.b64encode, base64.urlsafe_b64encode):
-                forms.add(encode(raw).decode().rstrip("="))
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, MASK)
-    return text
+    """Replace every secret in a text, however it is written there.
+
+    That is as it is, in base64, or with any of its signs escaped as URLs, JSON or HTML do.
+    """
+    values = {value for secret in secrets for value in secret.known() if len(value) >= SHORTEST}
+    # A longer one may hold a shorter one.
+    forms = [form for value in sorted(values, key=len, reverse=True) for form in _forms(value)]
+    return re.sub("|".join(forms), MASK, text) if forms else text
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Patterns of a value, in all ways to write it."""
+    raw = value.encode("utf-8", "surrogatepass")
+    # The padding is left out by many, and says nothing.
+    yield from {
+        re.escape(encode(raw).decode().rstrip("="))
+        for encode in (base64.b64encode, base64.urlsafe_b64encode)
+    }
+    yield from {re.escape(value), re.escape(json.dumps(value)[1:-1])}
+    yield "".join(map(_sign, value))
+
+
+def _sign(sign: str) -> str:
+    """A pattern of a sign, as it is and escaped. It never looks back, so no text makes it slow."""
+    if sign.isascii() and sign.isalnum():
+        return sign
+    code = ord(sign)
+    octets = "".join(f"%(?:25)*{octet:02x}" for octet in sign.encode("utf-8", "surrogatepass"))
+    in_json = re.escape(json.dumps(sign)[1:-1])
+    named = [re.escape(f"&{_NAMED[code]};")] if code in _NAMED else []
+    # What is shorter comes later: the first that fits is it.
+    ways = [
+        f"&#0*{code};",
+        f"(?i:&#x0*{code:x};)",
+        *named,
+        f"(?i:{octets})",
+        rf"(?i:\\u{code:04x})",
+        rf"\\{re.escape(sign)}",
+        f"(?i:{in_json})",
+        *([r"\+"] if sign == " " else []),
+        re.escape(sign),
+    ]
+    return f"(?>{'|'.join(ways)})"
 
 
 class FileSecret(Secret):
@@ -180,6 +214,8 @@ class SecretSource:
             value = self.environment.get(env, "")
             if not value:
                 raise ConfigurationError(f"{whose}: {env} is not set")
+            if not _is_text(value):
+                raise ConfigurationError(f"{whose}: {env} is not UTF-8")
             return Secret(value)
         try:
             return FileSecret(self.folder / (file or ""))
@@ -187,3 +223,11 @@ class SecretSource:
             raise ConfigurationError(
                 f"{whose}: cannot read its {name}_file {file}: {_trouble(error)}"
             ) from error
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

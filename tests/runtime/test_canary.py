@@ -1,12 +1,19 @@
 """The watch over secrets works, and an upstream that repeats what it got gives nothing away."""
 
+import base64
+import html
+import json
 import logging
+import time
+from urllib.parse import quote, quote_plus
 
 import pytest
 import trio
 
 from mcp_trio.abc import RawEntry, Reading
 from mcp_trio.catalog.actor import CatalogActor
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.secrets import Secret, SecretSource, mask
 from tests.canary import FORMS, TEXT, _Watch, search
 from tests.runtime.conftest import make_view
 
@@ -73,3 +80,40 @@ async def test_a_snapshot_and_a_status_hold_no_secret(bench):
     search(actor.status(), "a status")
     search(bench.connection, "a connection")
     search(bench.connections, "connections")
+
+
+VALUE = 'k&y=1/2 "3"+\\é<€😀>'
+WRITTEN = [
+    VALUE,
+    quote(VALUE, safe=""),
+    quote(VALUE, safe="").lower(),
+    quote(VALUE),
+    quote_plus(VALUE),
+    quote(quote(VALUE, safe=""), safe=""),
+    json.dumps(VALUE)[1:-1],
+    json.dumps(VALUE, ensure_ascii=False)[1:-1].replace("/", "\\/"),
+    html.escape(VALUE),
+    "".join(c if c.isalnum() else f"&#{ord(c)};" for c in VALUE),
+    "".join(c if c.isalnum() else f"&#x{ord(c):X};" for c in VALUE),
+    base64.b64encode(VALUE.encode()).decode(),
+]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_secret_is_masked_however_it_is_written(written):
+    assert mask(f"a {written} b", [Secret(VALUE)]).rstrip("= b") == "a ***"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("\\" * 50_000, "\\" * 30 + "z"), ("%25" * 50_000, "/%" * 20 + "z")]
+)
+def test_no_text_makes_masking_slow(text, value):
+    began = time.monotonic()
+    assert mask(text, [Secret(value)]) == text
+    assert time.monotonic() - began < 5
+
+
+def test_a_secret_of_the_environment_has_to_be_text(tmp_path):
+    source = SecretSource(folder=tmp_path, environment={"KEY": "half\udcff"})
+    with pytest.raises(ConfigurationError, match="KEY is not UTF-8"):
+        source.secret("x", "secret", env="KEY", file=None)
