@@ -17,6 +17,7 @@ _HOMES = {
     "import": "author",
     "list": "client",
     "listen": "client",
+    "new-key": "keys",
     "probe": "client",
     "prompt": "client",
     "publish": "author",

@@ -31,6 +31,7 @@ from mcp_trio.http.admin import AdminApp, Document
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
+from mcp_trio.secrets import SecretSource
 from mcp_trio.server.providers import ToolProvider
 from mcp_trio.server.server import MCPServer, until_signalled
 from mcp_trio.session.middleware import RequiresScopes
@@ -175,6 +176,11 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
         Compiler(connections),
         interval=settings.catalog.interval,
     )
+    options = settings.server.http_options(settings.limits)
+    if settings.auth is not None:
+        guard = settings.auth.resource_server(SecretSource(folder=folder))
+        options = attrs.evolve(options, auth=guard)
+        _require(server, settings.auth.required_scopes)
     toolsets = _offer(server, actor, settings, folder)
     async with connections, trio.open_nursery() as nursery:
         await nursery.start(actor.run)
@@ -190,7 +196,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
             serve_http = functools.partial(
                 server.serve_http,
                 **_place(settings, folder),
-                options=settings.server.http_options(settings.limits),
+                options=options,
                 settings=settings.server.serving_settings(settings.limits),
                 ready=actor.ready.is_set,
                 others=toolsets,
@@ -237,10 +243,17 @@ def _offer(
         toolset = _make_server(who, folder)
         own = section.search_above
         toolset.add_provider(_listed(fan.part(section.choice()), above if own is None else own))
-        if section.required_scopes:
-            toolset.add_authorizer(RequiresScopes(section.required_scopes))
+        _require(toolset, section.required_scopes)
+        if settings.auth is not None:
+            _require(toolset, settings.auth.required_scopes)
         made[f"{settings.server.path.rstrip('/')}/{name}"] = toolset
     return made
+
+
+def _require(server: MCPServer, scopes: list[str]) -> None:
+    """Demand scopes for anything that a server does."""
+    if scopes:
+        server.add_authorizer(RequiresScopes(scopes))
 
 
 def _listed(provider: ToolProvider, above: int | None) -> ToolProvider:

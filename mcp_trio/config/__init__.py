@@ -5,6 +5,11 @@ variable or a file that holds them. Each section has a module, and `settings` ha
 """
 
 from mcp_trio.config.admin import AdminSection as AdminSection
+from mcp_trio.config.auth import AuthSection as AuthSection
+from mcp_trio.config.auth import CertificateSection as CertificateSection
+from mcp_trio.config.auth import DPoPSection as DPoPSection
+from mcp_trio.config.auth import IntrospectionSection as IntrospectionSection
+from mcp_trio.config.auth import JWTSection as JWTSection
 from mcp_trio.config.catalog import CatalogSection as CatalogSection
 from mcp_trio.config.faults import Fault as Fault
 from mcp_trio.config.faults import SettingsError as SettingsError

@@ -11,6 +11,7 @@ import attrs
 
 from mcp_trio.catalog.registries.opening import scheme_of
 from mcp_trio.config.admin import AdminSection
+from mcp_trio.config.auth import AuthSection
 from mcp_trio.config.catalog import CatalogSection
 from mcp_trio.config.faults import SettingsError
 from mcp_trio.config.limits import LimitsSection
@@ -32,6 +33,7 @@ class Settings:
     tls: TLSSection | None = None
     limits: LimitsSection = attrs.field(factory=LimitsSection)
     admin: AdminSection | None = None
+    auth: AuthSection | None = None
     toolsets: dict[ToolsetName, ToolsetSection] = attrs.field(
         factory=dict[ToolsetName, ToolsetSection]
     )

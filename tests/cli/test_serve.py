@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from mcp_trio import ClientOptions, MCPClient
+from mcp_trio import ClientOptions, ErrorCode, MCPClient, MCPError
+from mcp_trio.auth import BearerToken
+from mcp_trio.auth.resource_server.api_keys import new_key
 from mcp_trio.catalog.registries.schema import create_registry, publish
 from mcp_trio.cli.demo import GET_PROFILE
 from mcp_trio.wire import REVISIONS
@@ -289,6 +291,64 @@ async def test_toolsets_and_a_list_that_is_too_long(tmp_path):
         assert service.stop() == 0
     finally:
         service.close()
+
+
+AUTH = """
+[auth]
+resource = "https://mcp.example/mcp"
+required_scopes = ["mcp"]
+implies = { admin = ["mcp", "polite"] }
+api_keys_file = "keys.toml"
+authorization_servers = ["https://as.example"]
+[toolsets.polite]
+names = ["*"]
+required_scopes = ["polite"]
+"""
+
+
+def fetched(url):
+    """Status, header fields and JSON of an answer."""
+    try:
+        response = urllib.request.urlopen(url, timeout=PATIENCE)
+    except urllib.error.HTTPError as error:
+        response = error
+    with response:
+        return response.status, response.headers, json.load(response)
+
+
+async def test_callers_prove_who_they_are_and_a_key_is_good_for_its_scopes(tmp_path):
+    registry_with(tmp_path, {**HELLO, "execution_config": {"required_scopes": ["write"]}})
+    made = [new_key("low", "ann", ["mcp"]), new_key("high", "bob", ["admin", "write"])]
+    keys = tmp_path / "keys.toml"
+    keys.write_text("\n".join(line for _, line in made))
+    keys.chmod(0o600)
+    low, high = (BearerToken(token=key) for key, _ in made)
+    service = Service(write(tmp_path, CONFIG + AUTH))
+    try:
+        service.until_log("1 operations")
+        for path, scope in (("", "mcp"), ("/polite", "mcp polite")):
+            where = f"https://mcp.example/.well-known/oauth-protected-resource/mcp{path}"
+            told = f'Bearer scope="{scope}", resource_metadata="{where}"'
+            status, headers, _ = fetched(f"{service.url}{path}")
+            assert (status, headers["www-authenticate"]) == (401, told)
+            base = service.url.removesuffix("/mcp")
+            _, _, document = fetched(f"{base}/.well-known/oauth-protected-resource/mcp{path}")
+            assert document["resource"] == f"https://mcp.example/mcp{path}"
+            assert document["scopes_supported"] == scope.split()
+        async with MCPClient(service.url, options=ClientOptions(auth=high)) as client:
+            result = await client.call_tool("hello")
+            assert result.structured_content == {"said": "hello"}
+        async with MCPClient(f"{service.url}/polite", options=ClientOptions(auth=high)) as client:
+            assert [tool.name async for tool in client.tools()] == ["hello"]
+        async with MCPClient(service.url, options=ClientOptions(auth=low)) as client:
+            with pytest.raises(MCPError) as refused:
+                await client.call_tool("hello")
+            assert refused.value.code is ErrorCode.UNAUTHORIZED
+        assert service.stop() == 0
+    finally:
+        service.close()
+    said = "".join(service.lines)
+    assert not any(key.reveal() in said for key, _ in made)
 
 
 async def test_a_secret_from_the_environment_reaches_the_upstream_and_nothing_else(tmp_path):

@@ -8,7 +8,7 @@ is judged is written in the other modules.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -31,6 +31,10 @@ from mcp_trio.wire import JSONObject
 logger = logging.getLogger("mcp_trio.auth")
 
 
+def _tuple(authenticators: Iterable[Authenticator]) -> tuple[Authenticator, ...]:
+    return tuple(authenticators)
+
+
 def _hierarchy(implies: ScopeHierarchy | Mapping[str, Iterable[str]]) -> ScopeHierarchy:
     return implies if isinstance(implies, ScopeHierarchy) else ScopeHierarchy(implies)
 
@@ -46,7 +50,7 @@ class ResourceServer:
 
     resource: str
     """The URL of the endpoint as clients see it; tokens have to be meant for it (RFC 8707)."""
-    authenticators: tuple[Authenticator, ...] = attrs.field(converter=tuple)
+    authenticators: Sequence[Authenticator] = attrs.field(converter=_tuple)
     """Asked in this order until one knows who calls."""
     authorization_servers: tuple[str, ...] | None = None
     """Told to clients; None for the issuers of the authenticators. With none at all nothing is
