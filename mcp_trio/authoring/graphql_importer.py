@@ -129,7 +129,7 @@ class _Import:
         self._filters = Filters(options.include, options.exclude)
         self._filters.check(("kind", "name"))
         self._names = Names(options.prefix)
-        self._ids: set[str] = set()
+        self._ids: dict[str, int] = {}
         self._connection = options.connection or "graphql"
 
     def run(self) -> Imported:

@@ -62,7 +62,7 @@ class _Import:
         self._filters = Filters(options.include, options.exclude)
         self._filters.check(("service", "method"))
         self._names = Names(options.prefix)
-        self._ids: set[str] = set()
+        self._ids: dict[str, int] = {}
         packages = [file.package for file in index.files.values() if file.service]
         if not packages:
             raise AuthoringError(f"{places[0]}: has no services")

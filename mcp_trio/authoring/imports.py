@@ -120,7 +120,8 @@ class Names:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = snake(prefix) + "_" if snake(prefix) else ""
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}
+        """Names that are given, each with the number that comes next after it."""
 
     def make(self, *wishes: str) -> tuple[str, str | None]:
         """Make a name of the first wish that is free; tell why if it is not the first.
@@ -134,7 +135,7 @@ class Names:
                 break
         else:
             name = self._numbered(made[0])
-        self._taken.add(name)
+        self._taken.setdefault(name, 2)
         if name == made[0]:
             return name, None
         return name, f"is named {name}: {made[0]} is the name of another operation"
@@ -152,13 +153,12 @@ class Names:
         )
 
     def _numbered(self, name: str) -> str:
-        number = 2
         while True:
-            end = f"_{number}"
+            end = f"_{self._taken[name]}"
+            self._taken[name] += 1
             candidate = name[: MAX_NAME - len(end)].rstrip("_") + end
             if candidate not in self._taken:
                 return candidate
-            number += 1
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -169,14 +169,20 @@ def snake(text: str) -> str:
     return "_".join(word.lower() for word in _WORDS.findall(text))
 
 
-def identity(taken: set[str], *parts: str) -> str:
-    """An operation id that nobody has yet."""
+def identity(taken: dict[str, int], *parts: str) -> str:
+    """An operation id that nobody has yet.
+
+    Args:
+        taken: those that somebody has, each with the number that comes next after it.
+        parts: what it is made of.
+    """
     made = ".".join(part for part in parts if part)[:200]
-    found, number = made, 2
+    found, number = made, taken.get(made, 2)
     while found in taken:
         end = f"~{number}"
         found, number = made[: 200 - len(end)] + end, number + 1
-    taken.add(found)
+    taken[made] = number
+    taken.setdefault(found, 2)
     return found
 
 

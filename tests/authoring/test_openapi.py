@@ -10,7 +10,7 @@ import pytest
 from mcp_trio.authoring.checking import Checker
 from mcp_trio.authoring.faults import AuthoringError
 from mcp_trio.authoring.fetching import Library
-from mcp_trio.authoring.imports import Names, snake
+from mcp_trio.authoring.imports import Names, identity, snake
 from mcp_trio.authoring.openapi.importer import Options, import_openapi
 from mcp_trio.authoring.sources import Entry
 from mcp_trio.authoring.stand_ins import StandIns
@@ -819,6 +819,18 @@ def test_a_name_that_does_not_begin_with_a_letter_gets_one():
     assert names.make("2fa")[0] == "call_2_fa"
     assert names.make("")[0] == "operation"
     assert names.make("!!", "")[0] == "operation_2"
+
+
+def test_what_has_the_same_name_often_is_numbered_on_from_the_last_one():
+    names, ids = Names(), dict[str, int]()
+    assert [names.make("same")[0] for _ in range(3)] == ["same", "same_2", "same_3"]
+    assert [identity(ids, "c", "o") for _ in range(3)] == ["c.o", "c.o~2", "c.o~3"]
+    # It is not looked for again from the first one on: thousands may have one name.
+    assert ids["c.o"] == 4
+    assert names.make("same_4") == ("same_4", None)
+    assert names.make("same")[0] == "same_5"
+    assert identity(ids, "c.o~4") == "c.o~4"
+    assert identity(ids, "c.o") == "c.o~5"
 
 
 def test_identities_stay_the_same_when_others_come_and_go(tmp_path):

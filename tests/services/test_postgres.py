@@ -372,6 +372,8 @@ class Gate:
         self.frozen = False
         self.thawed = trio.Event()
         self.streams = []
+        self.ended = 0
+        """Connections that both sides have closed."""
         self.url = ""
 
     async def serve(self, near):
@@ -383,6 +385,7 @@ class Gate:
         async with far, trio.open_nursery() as nursery:
             nursery.start_soon(self.pump, near, far)
             nursery.start_soon(self.pump, far, near)
+        self.ended += 1
 
     async def pump(self, source, sink):
         try:
@@ -450,6 +453,39 @@ async def test_a_server_that_takes_the_call_and_says_nothing_is_unreachable():
             await registry.aclose()
     patient = PostgresRegistry("postgresql://reader@127.0.0.1:1/db")
     await refused(patient, Trouble.UNREACHABLE, "127.0.0.1:1/db cannot be reached")
+
+
+async def test_a_connection_that_nobody_waits_for_any_more_is_closed_when_it_is_made(published):
+    async with gate(published) as between:
+        between.frozen = True
+        registry = PostgresRegistry(
+            between.url, RegistryOptions(total_timeout=0.2, connect_timeout=PATIENCE)
+        )
+        await refused(registry, Trouble.UNREACHABLE, "gave no answer within 0.2 seconds")
+        await registry.aclose()
+        assert (len(between.streams), between.ended) == (2, 0)
+        between.frozen = False
+        between.thawed.set()
+        await until(lambda: between.ended == 1)
+
+
+async def test_a_database_without_an_encoding_is_read_and_a_bad_text_costs_its_row(postgres):
+    with psycopg.connect(postgres.url("postgres", role="admin"), autocommit=True) as connection:
+        connection.execute(
+            "CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0 "
+            "LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    admin = postgres.url("plain", role="admin")
+    create_registry(admin)
+    sample = {**view("a"), "tool_description": "é"}
+    publish(admin, sample, view("b"))
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute("UPDATE operations SET name = E'\\xff' WHERE operation_id = 'b'")
+    registry = PostgresRegistry(admin)
+    found = {e.operation_id: e for e in (await registry.read(None)).entries}
+    await registry.aclose()
+    assert found["a"].view == sample
+    assert found["b"].fault == "name: is not UTF-8"
 
 
 async def test_a_cut_in_the_middle_of_a_read_is_an_outage_and_the_next_read_works(published):

@@ -77,7 +77,7 @@ class _Import:
         self._filters = Filters(options.include, options.exclude)
         self._filters.check(("tag", "path", "method", "id"))
         self._names = Names(options.prefix)
-        self._ids: set[str] = set()
+        self._ids: dict[str, int] = {}
         title = words(root.get("info").held.get("title"))
         self._connection = options.connection or snake(title)[:40].rstrip("_") or "api"
         self._hosts: dict[str, str] = {}

@@ -149,6 +149,12 @@ class PostgresRegistry:
     def _transact(self, work: Callable[[psycopg.Connection], T]) -> T:
         if self._line is None:
             self._line = Line(self._parameters, self._options.secret)
+            try:
+                # Whoever asked may have gone while it was made, and nobody closes it then.
+                trio.from_thread.check_cancelled()
+            except trio.Cancelled:
+                self._close()
+                raise
         connection = self._line.connection
         limit = max(1, int(self._options.total_timeout * 1000))
         # One round trip. The limit belongs to the transaction, so it needs no session of
@@ -169,7 +175,11 @@ class PostgresRegistry:
             line.close()
 
     def _token(self, connection: psycopg.Connection) -> Token:
-        rows = connection.execute(_STATE).fetchall()
+        # A database without an encoding (SQL_ASCII) gives bytes.
+        rows = [
+            [v.decode(errors="backslashreplace") if isinstance(v, bytes) else v for v in row]
+            for row in connection.execute(_STATE).fetchall()
+        ]
         if len(rows) != 1 or rows[0][0] != FORMAT:
             raise RegistryError(
                 Trouble.SCHEMA, f"{self._shown} is not a registry of the format {FORMAT}"
