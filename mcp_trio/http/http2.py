@@ -17,7 +17,7 @@ import h2.events
 import h2.exceptions
 import trio
 from h2.errors import ErrorCodes
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import (
     Body,
@@ -144,6 +144,20 @@ class HTTP2(H2Protocol):
 
     # What the connection tells.
 
+    async def initiate(
+        self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
+    ) -> None:
+        """Say our settings; from then on the number of streams is ours to judge.
+
+        h2 would end the connection over one stream too many, also of a client that has not been
+        told yet; `_accepts` refuses that stream alone.
+        """
+        await super().initiate(headers, settings)
+        said = self.connection.local_settings.items()
+        told = {SettingCodes(name): value for name, value in said}
+        told[SettingCodes.MAX_CONCURRENT_STREAMS] = 2**31 - 1
+        self.connection.local_settings = Settings(client=False, initial_values=told)
+
     async def handle(self, event: Event) -> None:
         """Take bytes, or the news that the connection is over."""
         if isinstance(event, RawData):
@@ -258,7 +272,9 @@ class HTTP2(H2Protocol):
             return self._answer(event, b"414")
         if sum(not name.startswith(b":") for name, _ in fields) > self._settings.max_header_fields:
             return self._answer(event, b"431")
-        # A reset stream no longer counts for h2, its application does until it has returned:
+        if len(self.streams) >= self._settings.max_concurrent_streams:
+            return await self._refuse(stream_id, ErrorCodes.REFUSED_STREAM)
+        # A reset stream no longer counts for that, its application does until it has returned:
         # opening and resetting in a row must not buy unlimited work.
         if len(self._calls) >= 2 * self._settings.max_concurrent_streams:
             return await self._refuse(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)

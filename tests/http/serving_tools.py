@@ -71,6 +71,7 @@ async def served(app: App, **limits: object) -> AsyncIterator[int]:
         nursery.cancel_scope.cancel()
     assert service.statistics().connections == 0
     assert service.statistics().requests_in_flight == 0
+    assert len(service._parts.doorway.crowd) == 0
 
 
 @asynccontextmanager
@@ -217,6 +218,7 @@ async def started(service: HTTPService) -> AsyncIterator[tuple[int, trio.Event]]
         nursery.cancel_scope.cancel()
     statistics = service.statistics()
     assert (statistics.connections, statistics.requests_in_flight) == (0, 0)
+    assert len(service._parts.doorway.crowd) == 0
 
 
 # Helpers: clients.

@@ -230,25 +230,26 @@ FIELDS = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority
 
 
 async def test_http2_has_so_many_streams_open_and_no_more() -> None:
+    slow = trio.Event()
+
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await trio.sleep_forever()
+        if scope["path"] == "/slow":
+            await slow.wait()
+        await answer(send, b"done")
 
     async with served(app, max_concurrent_streams=3) as port, await connect(port) as stream:
         client = H2Client(stream)
-        await client.flush()
-        while client.h2.remote_settings.max_concurrent_streams > 3:
-            assert await client.pump()  # it is told
-        for _ in range(3):
-            last = await client.ask()
-        client.h2.ping(b"12345678")
-        await client.flush()
-        await client.pump()
-        assert not client.gone_away
-        await stream.send_all(headers_frame(last + 2))
-        while not client.gone_away:
+        held = [await client.ask(path="/slow") for _ in range(3)]
+        # A client that has yet to be told loses that stream only, and may ask again.
+        over = await client.ask()
+        while over not in client.resets:
             assert await client.pump()
-        assert client.farewell[0] == ErrorCodes.PROTOCOL_ERROR
+        assert client.resets == {over: ErrorCodes.REFUSED_STREAM}
+        assert client.h2.remote_settings.max_concurrent_streams == 3
+        slow.set()
+        for each in held:
+            assert await client.read(each) == ("200", b"done")
+        assert await client.read(await client.ask()) == ("200", b"done")
 
 
 # Bodies.
