@@ -9,7 +9,7 @@ import logging
 import shlex
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -23,11 +23,11 @@ from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.catalog.searching import SearchableTools
 from mcp_trio.catalog.toolsets import Fan
 from mcp_trio.cli import collector
+from mcp_trio.cli.admin import serve_admin
 from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
 from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.http.admin import AdminApp, Document
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
@@ -35,9 +35,7 @@ from mcp_trio.secrets import SecretSource
 from mcp_trio.server.providers import ToolProvider
 from mcp_trio.server.server import MCPServer, until_signalled
 from mcp_trio.session.middleware import RequiresScopes
-from mcp_trio.telemetry import live
 from mcp_trio.telemetry.logging import configure_logging
-from mcp_trio.telemetry.recent import Recent
 from mcp_trio.wire import REVISIONS, JSONObject
 from mcp_trio.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
@@ -189,7 +187,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.
             admin = await nursery.start(
-                _serve_admin, settings.admin, [server, *toolsets.values()], actor
+                serve_admin, settings.admin, [server, *toolsets.values()], actor
             )
             notes.append(f"admin on {' '.join(admin)}")
         async with trio.open_nursery() as serving:
@@ -258,31 +256,6 @@ def _require(server: MCPServer, scopes: list[str]) -> None:
 
 def _listed(provider: ToolProvider, above: int | None) -> ToolProvider:
     return provider if above is None else SearchableTools(provider, above=above)
-
-
-async def _serve_admin(
-    section: AdminSection,
-    servers: Collection[MCPServer],
-    actor: CatalogActor,
-    *,
-    task_status: trio.TaskStatus[list[str]],
-) -> None:
-    recent = Recent()
-    app = AdminApp(
-        {
-            "/catalog": lambda: Document.of(actor.status().as_json()),
-            "/sessions": lambda: Document.of(live.sessions()),
-            "/tasks": lambda: Document.of(live.tree()),
-            "/rates": lambda: Document.of(recent.rates()),
-            "/errors": lambda: Document.of(recent.errors()),
-        },
-        policy=section.policy(),
-        ready=lambda: actor.ready.is_set() and not any(s.notices.draining for s in servers),
-    )
-    with contextlib.ExitStack() as attached:
-        for server in servers:
-            attached.enter_context(server.events.attach(recent))
-        await HTTPService(app).run(section.host, section.port, task_status=task_status)
 
 
 def curl_line(url: str) -> str:

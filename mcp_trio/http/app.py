@@ -7,6 +7,7 @@ This file chooses who serves a request; how is written in `exchange` (stateless)
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -37,6 +38,7 @@ from mcp_trio.http.requests import (
 )
 from mcp_trio.http.responses import Header, Receive, Scope, Send, refuse, respond
 from mcp_trio.http.sessions import HTTPSession, SessionTable
+from mcp_trio.http.statistics import AppStatistics
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import (
     Batch,
@@ -63,20 +65,6 @@ _REQUESTED = (
     b"Content-Type, Accept, Authorization, DPoP, MCP-Protocol-Version, Mcp-Session-Id, "
     b"Last-Event-ID, Mcp-Method, Mcp-Name"
 )
-
-
-@attrs.frozen(kw_only=True)
-class AppStatistics:
-    """Gauges of an endpoint."""
-
-    sessions: int
-    """Handshake sessions alive."""
-    in_flight: int
-    """Requests that run, both eras."""
-    listeners: int
-    """Streams and sessions that are told of changes."""
-    refused: int
-    """Requests refused because of a limit."""
 
 
 class HTTPApp:
@@ -119,7 +107,7 @@ class HTTPApp:
         self._draining = False
         self._in_flight = 0
         self._listening = 0
-        self._refused = 0
+        self._refusals: Counter[str] = Counter()
         self._refused_sources: set[tuple[str, str]] = set()
         path = self.options.path.rstrip("/")
         self._paths = frozenset({path or "/", path + "/"})
@@ -159,11 +147,12 @@ class HTTPApp:
         """Count what is going on."""
         return AppStatistics(
             sessions=len(self.sessions),
+            lines=len(self.sessions.lines),
             in_flight=self._in_flight
             + sum(len(session.dispatcher.peer.running) for session in self.sessions)
             + sum(line.in_flight for line in self.sessions.lines),
             listeners=len(self.service.notices),
-            refused=self._refused,
+            refusals=dict(self._refusals),
         )
 
     # -- ASGI ----------------------------------------------------------------------
@@ -218,7 +207,7 @@ class HTTPApp:
         if refusal is None and self._draining:
             refusal = gate.Refusal(503, "The server is going down")
         elif refusal is None and not self.sessions.has_room():
-            self._refused += 1
+            self._refusals["sessions"] += 1
             refusal = gate.Refusal(503, "Too many sessions")
         if refusal is not None:
             await websocket.refuse(scope, receive, send, refusal, told)
@@ -298,14 +287,16 @@ class HTTPApp:
     def _status_of_unknown(self, error: MCPError) -> int:
         """The HTTP status for a request of which it is not known who sent it."""
         if isinstance(error, OverloadedError):
-            self._refused += 1
+            self._refusals["identification"] += 1
             return 503
-        if isinstance(error, ChallengeError):
-            return error.status
-        return 401 if isinstance(error, UnauthorizedError) else 500
+        if not isinstance(error, UnauthorizedError):
+            return 500
+        self._refusals["identity"] += 1
+        return error.status if isinstance(error, ChallengeError) else 401
 
     def _tell_refusal(self, refusal: gate.Refusal, http: HTTPRequest) -> None:
         """Log a refused Host or Origin, each one once: a flood of them must not fill the log."""
+        self._refusals["source"] += 1
         seen = (http.headers.get("host", "")[:200], http.headers.get("origin", "")[:200])
         if seen in self._refused_sources or len(self._refused_sources) >= MAX_TOLD:
             return
@@ -336,7 +327,7 @@ class HTTPApp:
             case "GET" if opens and self._draining:
                 await refuse(send, 503, "The server is going down", headers=cors)
             case "GET" if opens and not self.sessions.has_room():
-                self._refused += 1
+                self._refusals["sessions"] += 1
                 await refuse(send, 503, "Too many sessions", headers=cors)
             case "GET" if opens:
                 await self._legacy.get(http, send, cors)
@@ -384,7 +375,7 @@ class HTTPApp:
             await refuse(send, 408, "The body did not arrive in time", headers=cors)
             return None
         except OverloadedError as error:
-            self._refused += 1
+            self._refusals["bodies"] += 1
             fault = error_message(None, error)
             await refuse(send, 503, error.message, error=fault, headers=cors)
             return None
@@ -451,13 +442,13 @@ class HTTPApp:
                 return True
         elif len(self.reaper.running) - self._listening < self.options.max_in_flight:
             return True
+        self._refusals["listeners" if methods <= UNTIMED else "requests"] += 1
         await self._overloaded("Too many requests are running", message, send, cors)
         return False
 
     async def _overloaded(
         self, reason: str, message: Message, send: Send, cors: tuple[Header, ...]
     ) -> None:
-        self._refused += 1
         fault = error_message(
             message.id if isinstance(message, Request) else None, OverloadedError(reason)
         )
@@ -477,6 +468,7 @@ class HTTPApp:
             and names.SESSION_ID not in http.headers
         ):
             if not self.sessions.has_room():
+                self._refusals["sessions"] += 1
                 await self._overloaded("Too many sessions", message, send, cors)
                 return
             await session_requests.open_session(

@@ -9,6 +9,7 @@ import trio
 from mcp_trio.http.app import HTTPApp
 from mcp_trio.http.protected import subject_of
 from mcp_trio.http.responses import Receive, Scope, Send
+from mcp_trio.http.statistics import AppStatistics
 
 
 class ByPath:
@@ -43,6 +44,11 @@ class ByPath:
         """Begin to go down, all together."""
         for app in self._all:
             app.drain()
+
+    def statistics(self) -> AppStatistics:
+        """Count what is going on at all of them."""
+        first, *others = [app.statistics() for app in self._all]
+        return sum(others, first)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""

@@ -27,12 +27,15 @@ class Crowd:
         self._limit = limit
         self._here: Counter[str] = Counter()
         self._told: set[str] = set()
+        self.refused = 0
+        """How often there was no place."""
 
     def enter(self, place: str | None) -> bool:
         """Take a place, which `leave` gives back; False if there is none. None always has one."""
         if place is None:
             return True
         if self._here[place] >= self._limit:
+            self.refused += 1
             self._tell(place)
             return False
         self._here[place] += 1

@@ -46,6 +46,10 @@ class ServiceStatistics:
     connections_refused: int
     """Connections turned away because `max_connections` were served already."""
 
+    address_refused: int
+    """Connections, and requests behind trusted proxies, turned away because of
+    `max_connections_per_address`."""
+
     draining: bool
     """Whether `HTTPService.drain` has been called."""
 
@@ -189,6 +193,7 @@ class HTTPService:
             requests_in_flight=sum(each.requests_in_flight for each in self._connections),
             connections_accepted=self._accepted,
             connections_refused=self._refused,
+            address_refused=self._parts.doorway.crowd.refused,
             draining=self._parts.context.draining.is_set(),
         )
 

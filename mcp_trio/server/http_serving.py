@@ -21,17 +21,29 @@ from mcp_trio.session.dispatch import Service
 
 if TYPE_CHECKING:
     # Slow to import, and no part of a server that speaks over lines.
+    from mcp_trio.http.by_path import ByPath
     from mcp_trio.http.responses import Application
     from mcp_trio.http.seats import Seat
-    from mcp_trio.http.serving import HTTPService
+    from mcp_trio.http.serving import HTTPService, ServiceStatistics
+    from mcp_trio.http.statistics import AppStatistics
     from mcp_trio.http.tls import TLSOptions
+
+
+@attrs.frozen
+class RunningHTTP:
+    """One `serve_http` while it serves."""
+
+    service: HTTPService
+    """The socket layer."""
+    app: ByPath
+    """The endpoints."""
 
 
 class HTTPServing:
     """The part of `MCPServer` that serves clients over HTTP."""
 
     _services: list[Drainable]
-    _secure: list[Callable[[], bool]]
+    _http: list[RunningHTTP]
 
     def asgi_app(
         self,
@@ -118,7 +130,7 @@ class HTTPServing:
         service = HTTPService(outer, settings=settings, tls=tls, on_drain=app.drain)
         where = listening(place, backlog=service.backlog) if seat is None else seat.listening()
         async with where as listeners:
-            with self._running(service):
+            with self._running(RunningHTTP(service, app)):
                 async with trio.open_nursery() as nursery:
                     await nursery.start(app.run)
                     async with trio.open_nursery() as serving:
@@ -150,17 +162,17 @@ class HTTPServing:
             self._services.remove(inner)
 
     @contextlib.contextmanager
-    def _running(self, service: HTTPService) -> Generator[None]:
+    def _running(self, running: RunningHTTP) -> Generator[None]:
         """While the block runs, what is told to the server is told to the service, too."""
-        self._services.append(service)
-        self._secure.append(service.reload_certificates)
+        self._services.append(running.service)
+        self._http.append(running)
         try:
             if cast("Service", self).notices.draining:
-                service.drain()  # told to go down before it was up
+                running.service.drain()  # told to go down before it was up
             yield
         finally:
-            self._services.remove(service)
-            self._secure.remove(service.reload_certificates)
+            self._services.remove(running.service)
+            self._http.remove(running)
 
     def reload_certificates(self) -> bool:
         """Load the certificates of every HTTP service anew, for new connections.
@@ -168,5 +180,9 @@ class HTTPServing:
         Any time, from the Trio thread, such as at SIGHUP. What cannot be used is logged, the
         certificate in use stays, and this returns False.
         """
-        loaded = [reload() for reload in self._secure]
+        loaded = [each.service.reload_certificates() for each in self._http]
         return all(loaded)
+
+    def http_statistics(self) -> list[tuple[ServiceStatistics, AppStatistics]]:
+        """Count what goes on in each `serve_http` that serves now, `others` included."""
+        return [(each.service.statistics(), each.app.statistics()) for each in self._http]

@@ -31,7 +31,7 @@ from mcp_trio.errors import (
     ResourceNotFoundError,
     sole_cause,
 )
-from mcp_trio.server.http_serving import HTTPServing
+from mcp_trio.server.http_serving import HTTPServing, RunningHTTP
 from mcp_trio.server.line_servers import Drainable, LineServing
 from mcp_trio.server.listing import Listed
 from mcp_trio.server.offers import Offers
@@ -151,7 +151,7 @@ class MCPServer(Offers, LineServing, HTTPServing):
         self._cursors = CursorKey(self.options.cursor_secret or secrets.token_bytes(32))
         self._facts: ServerFacts | None = None
         self._services: list[Drainable] = []
-        self._secure: list[Callable[[], bool]] = []
+        self._http: list[RunningHTTP] = []
         self.handlers: Mapping[str, Handler] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,

@@ -1,4 +1,4 @@
-"""Labels for what a peer has chosen: few, and known beforehand."""
+"""Labels for what a peer has chosen: few, and known beforehand or bounded in number."""
 
 from __future__ import annotations
 
@@ -11,3 +11,26 @@ OTHER = "other"
 def method_label(method: str) -> str:
     """The method as a label: one of the protocol's, or `other`."""
     return method if method in METHODS else OTHER
+
+
+class Bounded:
+    """Gives the first so many different names as labels, and `other` for all further ones."""
+
+    def __init__(self, limit: int) -> None:
+        """Begin without names.
+
+        Args:
+            limit: names that become labels.
+        """
+        self._limit = limit
+        self._known: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        """The label for a name, which is cut at 128 characters."""
+        name = name[:128]
+        if name in self._known:
+            return name
+        if len(self._known) >= self._limit:
+            return OTHER
+        self._known.add(name)
+        return name

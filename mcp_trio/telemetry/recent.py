@@ -10,14 +10,13 @@ import datetime as dt
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import cast
 
 import attrs
 import trio
 
 from mcp_trio.events import Event, Outcome, RequestCompleted, ToolCompleted
-from mcp_trio.runtime.stages import ERROR_KEY
-from mcp_trio.telemetry.labels import method_label
+from mcp_trio.telemetry.failures import HANDLER, MAX_TEXT, Failure
+from mcp_trio.telemetry.labels import Bounded, method_label
 from mcp_trio.wire import JSONObject
 
 WINDOW = 300
@@ -26,13 +25,10 @@ SHOWN = 120
 """Seconds that are shown one by one."""
 MAX_ERRORS = 200
 """Failures that are remembered, the latest ones."""
-MAX_TEXT = 128
-"""Characters of anything that a client has chosen."""
+MAX_STAGES = 64
+"""Names of stages that are counted apart: a tool may put any into its results."""
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """Upper bounds of the classes of the histograms; one more class is for what is slower."""
-
-HANDLER = "handler"
-"""The stage of a failure of a tool that is a function, and of what has no stages."""
 
 
 def _classes() -> list[int]:
@@ -66,6 +62,7 @@ class Recent:
         self._seconds: deque[_Second] = deque(maxlen=WINDOW)
         self._errors: deque[JSONObject] = deque(maxlen=MAX_ERRORS)
         self._stages: Counter[str] = Counter()
+        self._stage = Bounded(MAX_STAGES)
         self._total: Counter[Outcome] = Counter()
 
     def __call__(self, event: Event) -> None:
@@ -89,15 +86,15 @@ class Recent:
     def _tool(self, event: ToolCompleted) -> None:
         if event.outcome != "error":
             return
-        told = cast("JSONObject", event.meta.get(ERROR_KEY) or {})
+        told = Failure.of(event)
         failure: JSONObject = {
             "method": "tools/call",
             "tool": event.tool[:MAX_TEXT],
-            "stage": str(told.get("stage", HANDLER)),
-            "sub": told.get("sub"),
-            "code": told.get("code", event.code),
-            "upstream_status": told.get("upstream_status"),
-            "operation_id": told.get("operation_id"),
+            "stage": self._stage(told.stage),
+            "sub": told.sub,
+            "code": told.code,
+            "upstream_status": told.upstream_status,
+            "operation_id": told.operation_id,
             "principal": None if event.subject is None else event.subject[:MAX_TEXT],
         }
         self._failed(failure, event)

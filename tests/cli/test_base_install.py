@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-EXTRAS = ("yaml", "graphql", "grpc", "google", "jsonata", "psycopg", "opentelemetry")
+EXTRAS = (
+    "yaml",
+    "graphql",
+    "grpc",
+    "google",
+    "jsonata",
+    "psycopg",
+    "opentelemetry",
+    "prometheus_client",
+)
 BLOCK = f"""
 import importlib.abc, sys
 

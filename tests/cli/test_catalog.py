@@ -78,7 +78,7 @@ def test_a_healthy_catalog_is_told_with_success(demo):
 
 
 def test_the_page_shows_what_it_prints(demo):
-    page = (ROOT / "docs" / "serve.md").read_text()
+    page = (ROOT / "docs" / "operating.md").read_text()
     (shown,) = re.findall(
         r"^\$ mcp-trio catalog status http.*\n((?:[a-z].*\n)+)", page, re.MULTILINE
     )
@@ -117,8 +117,16 @@ async def test_what_goes_on_is_told_to_operators_only(demo):
         assert errors["errors"][0]["code"] == "MCP.NOT_FOUND"
         tree = await trio.to_thread.run_sync(page, demo, "/tasks")
         assert f'"id":"{session["id"]}"' in json.dumps(tree["root"], separators=(",", ":"))
+        url = admin_of(demo) + "/metrics"
+        with await trio.to_thread.run_sync(urllib.request.urlopen, url) as response:
+            assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+            text = response.read().decode()
+        assert 'mcp_sessions{kind="http"} 1.0' in text
+        assert 'mcp_catalog_operations{state="served"} 3.0' in text
+        assert 'mcp_tool_call_total{status="success",tool="user_get_profile"} 1.0' in text
+        assert "canary" not in text
     public = demo.url.removesuffix("/mcp")
-    for path in ("/sessions", "/tasks", "/rates", "/errors"):
+    for path in ("/sessions", "/tasks", "/rates", "/errors", "/metrics"):
         assert status_of(public + path) == 404
 
 

@@ -1,0 +1,78 @@
+"""The admin listener of `mcp-trio serve`: which pages there are, and what they are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import cast
+
+import trio
+
+from mcp_trio.catalog.actor import CatalogActor
+from mcp_trio.config import AdminSection
+from mcp_trio.events import Event
+from mcp_trio.http.admin import AdminApp, Document, Page
+from mcp_trio.http.serving import HTTPService
+from mcp_trio.server.server import MCPServer
+from mcp_trio.telemetry import live
+from mcp_trio.telemetry.recent import Recent
+
+logger = logging.getLogger("mcp_trio.cli")
+
+
+async def serve_admin(
+    section: AdminSection,
+    servers: Collection[MCPServer],
+    actor: CatalogActor,
+    *,
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    """Serve the pages for operators until cancelled.
+
+    Args:
+        section: where.
+        servers: whose events are counted; the first one is that which serves HTTP.
+        actor: the catalog.
+        task_status: reports the URLs.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    recent = Recent()
+    listeners: list[Callable[[Event], None]] = [recent]
+    pages: dict[str, Page] = {
+        "/catalog": lambda: Document.of(actor.status().as_json()),
+        "/sessions": lambda: Document.of(live.sessions()),
+        "/tasks": lambda: Document.of(live.tree()),
+        "/rates": lambda: Document.of(recent.rates()),
+        "/errors": lambda: Document.of(recent.errors()),
+    }
+    main = next(iter(servers))
+    try:
+        from prometheus_client import disable_created_metrics  # noqa: PLC0415 - as the next one
+
+        from mcp_trio.telemetry.gauges import catalog_gauges, server_gauges  # noqa: PLC0415 - extra
+        from mcp_trio.telemetry.prometheus import MEDIA, Prometheus  # noqa: PLC0415 - the same
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        logger.info("no /metrics without prometheus_client: pip install 'mcp-trio[prometheus]'")
+    else:
+        cast(
+            "Callable[[], None]", disable_created_metrics
+        )()  # a second series for each counter, which says little
+        numbers = Prometheus(partial(server_gauges, main), partial(catalog_gauges, actor))
+        listeners.append(numbers)
+        pages["/metrics"] = lambda: Document(numbers.show(), MEDIA)
+    app = AdminApp(
+        pages,
+        policy=section.policy(),
+        ready=lambda: actor.ready.is_set() and not any(s.notices.draining for s in servers),
+    )
+    with contextlib.ExitStack() as attached:
+        for server in servers:
+            for listener in listeners:
+                attached.enter_context(server.events.attach(listener))
+        await HTTPService(app).run(section.host, section.port, task_status=task_status)
