@@ -92,7 +92,7 @@ class ServerSection:
     body_timeout: float = attrs.field(default=30.0, validator=POSITIVE)
     """Seconds for the body of a request to arrive."""
     write_timeout: float = attrs.field(default=30.0, validator=POSITIVE)
-    """Seconds that a client may take without reading anything of its answer."""
+    """Seconds that a client may take while it reads less than 4 KiB of what waits for it."""
     listener_patience: float = attrs.field(default=30.0, validator=POSITIVE)
     """Seconds a client that listens for changes may leave one untaken."""
     state_keys: list[str] = attrs.field(factory=list[str])

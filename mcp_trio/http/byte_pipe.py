@@ -20,7 +20,31 @@ READ_SIZE = 65536
 WRITE_SLICE = 65536
 """Bytes given to a `StreamPipe`'s stream at a time: the unit in which it sees progress."""
 
+LEAST_PROGRESS = 4096
+"""Bytes that have to go within each stall timeout: taking one now and then is no reading."""
+
 _GONE = "the peer is gone"
+
+
+class Stall:
+    """A scope around a write, cancelled when too little of it goes in its time."""
+
+    def __init__(self, timeout: float) -> None:
+        """Begin to wait.
+
+        Args:
+            timeout: seconds within which `LEAST_PROGRESS` bytes have to go, or all there is.
+        """
+        self.scope = trio.CancelScope(deadline=trio.current_time() + timeout)
+        self._timeout = timeout
+        self._gone = 0
+
+    def moved(self, size: int) -> None:
+        """Note that so many bytes have gone."""
+        self._gone += size
+        if self._gone >= LEAST_PROGRESS:
+            self._gone = 0
+            self.scope.deadline = trio.current_time() + self._timeout
 
 
 class Pipe(Protocol):
@@ -43,7 +67,7 @@ class Pipe(Protocol):
         Cancelled or failed, an unknown part has been sent: only closing is left.
 
         Raises:
-            trio.TooSlowError: nothing was taken for ``stall_timeout`` seconds.
+            trio.TooSlowError: next to nothing was taken for ``stall_timeout`` seconds (`Stall`).
             trio.BrokenResourceError: the peer is gone, or the pipe was closed meanwhile.
         """
         ...
@@ -92,17 +116,19 @@ class SocketPipe:
 
     async def send(self, data: memoryview, stall_timeout: float) -> None:
         """See `Pipe`."""
-        with trio.CancelScope() as stall:
+        stall = Stall(stall_timeout)
+        with stall.scope:
             while data:
-                stall.deadline = trio.current_time() + stall_timeout
                 try:
                     await trio.lowlevel.wait_writable(self._socket)
-                    data = data[os.write(self._socket.fileno(), data) :]
+                    sent = os.write(self._socket.fileno(), data)
+                    stall.moved(sent)
+                    data = data[sent:]
                 except BlockingIOError:
                     continue
                 except (OSError, trio.ClosedResourceError) as error:
                     raise trio.BrokenResourceError(_GONE) from error
-        if stall.cancelled_caught:
+        if stall.scope.cancelled_caught:
             raise trio.TooSlowError
 
     async def receive(self) -> bytes:

@@ -35,6 +35,7 @@ from hyperframe.frame import GoAwayFrame
 from priority.priority import DeadlockError, MissingStreamError, PriorityTree
 
 from .asgi_call import LOGGER, AppCall
+from .byte_pipe import Stall
 from .http1 import AfterEOF, readable_handshake
 from .http2_floods import FrameMeter
 from .hypercorn_glue import Signal, Surroundings
@@ -106,7 +107,7 @@ class HTTP2(H2Protocol):
         self._opening = 0  # the stream that `_create_stream` is about
         self._calls: dict[int, AppCall] = {}
         self._bodies: dict[int, float] = {}  # streams whose request body is due, and when
-        self._stalls: dict[int, trio.CancelScope] = {}  # responses that wait for the window
+        self._stalls: dict[int, Stall] = {}  # responses that wait for the window
         self._sockets: dict[int, SocketMeter] = {}  # of streams that are WebSockets
         self._hearing = False  # a stream is taking what the peer has sent, in the reader's task
         self._doomed: set[int] = set()  # streams the reader has to reset
@@ -422,14 +423,14 @@ class HTTP2(H2Protocol):
             cast("Signal", self.has_data).notify()
 
     async def _push(self, event: StreamEvent) -> None:
-        deadline = trio.current_time() + self._settings.write_timeout
-        with trio.CancelScope(deadline=deadline) as stall:
+        stall = Stall(self._settings.write_timeout)
+        with stall.scope:
             self._stalls[event.stream_id] = stall
             try:
                 await super().stream_send(event)
             finally:
                 self._stalls.pop(event.stream_id, None)
-        if stall.cancelled_caught:
+        if stall.scope.cancelled_caught:
             self._doomed.add(event.stream_id)
             self._around.wake_reader()
             raise trio.BrokenResourceError("the peer has not opened its window")
@@ -438,12 +439,13 @@ class HTTP2(H2Protocol):
         buffer = self.stream_buffers.get(stream_id)
         before = len(buffer.buffer) if buffer is not None else 0
         await super()._send_data(stream_id)
-        if buffer is None or len(buffer.buffer) >= before:
+        sent = 0 if buffer is None else before - len(buffer.buffer)
+        if sent <= 0:
             return
         self._meter.sent_data()
         stall = self._stalls.get(stream_id)
         if stall is not None:
-            stall.deadline = trio.current_time() + self._settings.write_timeout
+            stall.moved(sent)
 
     async def send_task(self) -> None:
         """Move response bytes from the streams to the wire, until the connection closes."""

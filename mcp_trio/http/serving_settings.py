@@ -31,7 +31,8 @@ class ServingSettings:
     """Idle time between requests before a quiet close."""
 
     write_timeout: float = 30.0
-    """How long a peer may take nothing of what is written to it before it is dropped."""
+    """How long a peer may take next to nothing of what is written to it (less than 4 KiB) before
+    it is dropped."""
 
     max_header_bytes: int = 32768
     """Size of a request head; beyond it 431."""

@@ -5,6 +5,7 @@ Those on frames of HTTP/2 are in `test_http2_floods`, those on addresses in `tes
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import attrs
@@ -20,6 +21,7 @@ from hyperframe.frame import Frame, HeadersFrame, RstStreamFrame
 from mcp_trio import HTTPOptions
 from mcp_trio.http.allowance import Allowance
 from mcp_trio.http.asgi_call import Receive, Scope, Send
+from mcp_trio.http.byte_pipe import LEAST_PROGRESS, Stall
 from mcp_trio.http.serving import ServingSettings
 from mcp_trio.http.ws_bounds import SocketMeter
 from tests.programs import ROOT
@@ -250,6 +252,53 @@ async def test_http2_has_so_many_streams_open_and_no_more() -> None:
         for each in held:
             assert await client.read(each) == ("200", b"done")
         assert await client.read(await client.ask()) == ("200", b"done")
+
+
+# Reading.
+
+
+async def test_a_write_that_moves_too_little_in_its_time_is_given_up(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    for size, given_up in ((LEAST_PROGRESS // 2, False), (LEAST_PROGRESS // 2 - 1, True)):
+        stall = Stall(30)
+        with stall.scope:
+            for _ in range(10):
+                for _ in range(2):  # so much within a timeout
+                    await trio.sleep(14.9)
+                    stall.moved(size)
+        assert stall.scope.cancelled_caught == given_up
+
+
+async def test_a_window_that_opens_byte_by_byte_is_not_read(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        with pytest.raises(trio.BrokenResourceError) if scope["path"] == "/drip" else nullcontext():
+            await answer(send, bytes(150_000))
+
+    async with served_in_memory(app, write_timeout=30) as listener:
+        for path, step, whole in (("/steady", 10_000, True), ("/drip", 1, False)):
+            client = H2Client(await listener.connect())
+            client.refuse_data = True
+            asked = await client.ask(path=path)
+            with trio.move_on_after(2000):
+                async with trio.open_nursery() as nursery:
+
+                    @nursery.start_soon
+                    async def open_slowly(client=client, asked=asked, step=step) -> None:
+                        while True:
+                            await trio.sleep(20)
+                            client.h2.increment_flow_control_window(step)
+                            if asked not in client.resets and asked not in client.ended:
+                                client.h2.increment_flow_control_window(step, asked)
+                            await client.flush()
+
+                    while asked not in client.resets and asked not in client.ended:
+                        assert await client.pump()
+                    nursery.cancel_scope.cancel()
+            assert (asked in client.resets) != whole
+            assert (len(client.bodies[asked]) == 150_000) == whole
 
 
 # Bodies.
