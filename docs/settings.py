@@ -98,7 +98,7 @@ def rows() -> str:
     parts: list[str] = []
     for title, cls in SECTIONS:
         key, _, kind = title.partition(" ")
-        parts.append(f"### `{key}` {kind}".rstrip())
+        parts.append(f"#### `{key}` {kind}".rstrip())
         if introduction(cls):
             parts.append(introduction(cls))
         parts.append("\n".join(table(cls)))

@@ -12,7 +12,7 @@ from mcp_trio.cli.extras import missing_extra
 _HOMES = {
     "call": "client",
     "catalog": "catalog",
-    "check": "author",
+    "check": "check",
     "diff": "author",
     "import": "author",
     "list": "client",

@@ -1,4 +1,4 @@
-"""`mcp-trio check`, `diff`, `import`, `publish`: operations before a server sees them.
+"""`mcp-trio diff`, `import`, `publish`, and `check` of operations: before a server sees them.
 
 What is asked for goes to standard output, as text or, with `--json`, as one JSON value; all
 else goes to standard error. The exit status is 0, 1 if there are faults or differences, 2 where
@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import click
 import msgspec
@@ -27,16 +27,21 @@ from mcp_trio.authoring.publishing import publish as publish_operations
 from mcp_trio.authoring.sources import SUFFIXES, Source, read_source
 from mcp_trio.authoring.yaml_text import write_yaml
 from mcp_trio.catalog.operation import FORMAT
-from mcp_trio.cli import showing
-from mcp_trio.cli.showing import BROKEN_PIPE, UnreadError, printable, put
+from mcp_trio.cli.judging import (
+    TROUBLE,
+    config_option,
+    count,
+    json_option,
+    say,
+    secret_option,
+    told,
+)
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import Secret, SecretSource
 from mcp_trio.wire import JSONObject
 
 _BEGINNING = 65_536
 """Bytes of a file in which a document of operations says that it is one."""
-TROUBLE = 2
-"""The exit status where a file, a source or a registry cannot be used."""
 
 T = TypeVar("T")
 
@@ -46,7 +51,7 @@ def tried(work: Callable[[], T]) -> T:
     try:
         return work()
     except AuthoringError as error:
-        _say(f"mcp-trio: {error}")
+        say(f"mcp-trio: {error}")
         sys.exit(TROUBLE)
 
 
@@ -65,51 +70,13 @@ def _secret_of(variable: str | None) -> Secret | None:
         raise AuthoringError(str(error)) from error
 
 
-def told(value: object, text: str, *, as_json: bool) -> None:
-    """Print a result in the form that was asked for."""
-    try:
-        put(showing.as_json(value) if as_json else text)
-    except UnreadError:
-        sys.exit(BROKEN_PIPE)
-    except OSError as error:
-        _say(f"mcp-trio: cannot print: {error.strerror}")
-        sys.exit(TROUBLE)
-
-
-def _say(text: str) -> None:
-    """Say something on standard error; what descriptions hold steers no terminal."""
-    click.echo(printable(text), err=True)
-
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-_secret = click.option(
-    "--secret-env",
-    metavar="NAME",
-    help="Environment variable with the token or password of a registry on a server.",
-)
-_config = click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings of the service: its connections are the only ones.",
-)
-
-
 # -- check ---------------------------------------------------------------------------
 
 
-@click.command()
-@click.argument("source")
-@_config
-@_secret
-@_json
-@click.option("--strict", is_flag=True, help="Let warnings fail, too.")
-def check(
-    source: str, config: Path | None, secret_env: str | None, as_json: bool, strict: bool
-) -> None:
-    """Find every fault of operations, with its place and what to do.
-
-    SOURCE is a JSON or YAML file, a folder of them, or a registry.
-    """
+def check_operations(
+    source: str, config: Path | None, secret_env: str | None, *, as_json: bool, strict: bool
+) -> NoReturn:
+    """Do what `mcp-trio check` does for operations, and exit."""
     checked = tried(lambda: check_source(read(source, secret_env), config))
     _tell_findings(checked, as_json=as_json)
     bad = checked.findings if strict else checked.faults
@@ -127,13 +94,9 @@ def _tell_findings(checked: Checked, *, as_json: bool) -> None:
     }
     lines = [each.as_text() for each in checked.findings]
     lines.append(
-        f"{len(checked.operations)} sound, {_count(faults, 'fault')}, {_count(warnings, 'warning')}"
+        f"{len(checked.operations)} sound, {count(faults, 'fault')}, {count(warnings, 'warning')}"
     )
     told(value, "\n".join(lines), as_json=as_json)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 # -- diff ----------------------------------------------------------------------------
@@ -142,8 +105,8 @@ def _count(number: int, thing: str) -> str:
 @click.command()
 @click.argument("a")
 @click.argument("b")
-@_secret
-@_json
+@secret_option
+@json_option
 def diff(a: str, b: str, secret_env: str | None, as_json: bool) -> None:
     """Tell what B would change over A, by operation id and key; exit with 1 if anything.
 
@@ -162,9 +125,9 @@ def diff(a: str, b: str, secret_env: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("source")
 @click.argument("registry")
-@_config
-@_secret
-@_json
+@config_option
+@secret_option
+@json_option
 @click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
 @click.option("--prune", is_flag=True, help="Withdraw what SOURCE does not have.")
 def publish(
@@ -185,8 +148,8 @@ def publish(
     checked = tried(lambda: check_source(read(source, secret_env), config))
     if checked.faults:
         for finding in checked.faults:
-            _say(finding.as_text())
-        _say("mcp-trio: nothing was published")
+            say(finding.as_text())
+        say("mcp-trio: nothing was published")
         sys.exit(1)
     outcome = tried(
         lambda: publish_operations(
@@ -214,7 +177,7 @@ def _connection(_: click.Context, __: click.Parameter, name: str | None) -> str 
 def _output(function: Callable[..., None]) -> Callable[..., None]:
     """The options of every importer."""
     for decorate in (
-        _json,
+        json_option,
         click.option("--prefix", default="", help="What the name of every tool begins with."),
         click.option(
             "--connection",
@@ -428,7 +391,7 @@ def _write(made: Imported, source: str, output: Path, *, as_json: bool) -> None:
         lines += ["", "The service needs, for example:", "", made.settings]
     told(value, "\n".join(lines), as_json=as_json)
     if not made.views:
-        _say("mcp-trio: nothing was imported, and nothing written")
+        say("mcp-trio: nothing was imported, and nothing written")
         sys.exit(1)
 
 
@@ -442,12 +405,11 @@ def _write_operations(document: JSONObject, source: str, output: Path) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        _say(f"mcp-trio: cannot write {output}: {error.strerror}")
+        say(f"mcp-trio: cannot write {output}: {error.strerror}")
         sys.exit(TROUBLE)
 
 
 COMMANDS: dict[str, click.Command] = {
-    "check": check,
     "diff": diff,
     "import": import_,
     "publish": publish,

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from mcp_trio.catalog.registries.schema import create_registry, publish
-from mcp_trio.config import CatalogSection, ServerSection, Settings
+from mcp_trio.config import CatalogSection, Settings
 from mcp_trio.http.asgi_call import Receive, Scope, Send
 from mcp_trio.runtime.http_sections import HttpSection
 from mcp_trio.wire import JSONObject
@@ -257,26 +257,26 @@ LIST_ITEMS: JSONObject = {
 }
 
 
-DEMO_SETTINGS = Settings(
-    server=ServerSection(name="mcp-trio-demo", version="1"),
-    catalog=CatalogSection(registry="registry.sqlite", interval=INTERVAL),
-)
-"""How the demo calls itself, and how often it looks for changes."""
+DEMO_VALUES: JSONObject = {
+    "server": {"name": "mcp-trio-demo", "version": "1"},
+    "catalog": {"registry": "registry.sqlite", "interval": INTERVAL},
+}
+"""The settings of the demo: how it calls itself, and how often it looks for changes."""
 
 
-def demo_settings(folder: Path, upstream: str, asked: Settings = DEMO_SETTINGS) -> Settings:
+def demo_settings(folder: Path, upstream: str, asked: Settings) -> Settings:
     """Make the registry of the demo in a folder, and the settings that serve it.
 
     Args:
         folder: an empty folder of its own.
         upstream: base URL of the running `DemoUpstream`.
-        asked: where to serve, and as whom.
+        asked: all else; the registry and the connections are the demo's own.
     """
-    registry = folder / asked.catalog.registry
+    registry = folder / "registry.sqlite"
     create_registry(registry)
     publish(registry, CREATE_LEAD, GET_PROFILE, LIST_ITEMS)
     return attrs.evolve(
         asked,
-        catalog=attrs.evolve(asked.catalog, registry=str(registry)),
+        catalog=CatalogSection(registry=str(registry), interval=asked.catalog.interval),
         connections={"demo": HttpSection(base_url=upstream, vars={"tenant": "acme"})},
     )

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import json
 import logging
+import os
 import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -24,9 +26,21 @@ from mcp_trio.catalog.searching import SearchableTools
 from mcp_trio.catalog.toolsets import Fan
 from mcp_trio.cli import collector
 from mcp_trio.cli.admin import serve_admin
-from mcp_trio.cli.demo import DEMO_SETTINGS, DemoUpstream, demo_settings
+from mcp_trio.cli.demo import DEMO_VALUES, DemoUpstream, demo_settings
 from mcp_trio.cli.interrupts import raise_again
-from mcp_trio.config import AdminSection, ServerSection, Settings, load_settings, make_connections
+from mcp_trio.config import (
+    Draft,
+    Fault,
+    Origin,
+    Override,
+    ServerSection,
+    Settings,
+    SettingsError,
+    check_settings,
+    draft_file,
+    make_connections,
+    overridden,
+)
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
@@ -77,12 +91,24 @@ def serve(
     collector.relax()
     # There is something to close from now on.
     raise_again()
+    options = [
+        Override(path=path, value=value, origin=Origin(source=option))
+        for option, path, value in (
+            ("--host", ("server", "host"), host),
+            ("--port", ("server", "port"), port),
+            ("--admin-port", ("admin", "port"), admin_port),
+        )
+        if value is not None
+    ]
     try:
         if config is None:
-            trio.run(_serve_demo, _overridden(DEMO_SETTINGS, host, port, admin_port))
+            trio.run(_serve_demo, _settings(_demo_draft(options)))
         else:
-            asked = _overridden(load_settings(config), host, port, admin_port)
+            asked = _settings(draft_file(config, os.environ, options))
             trio.run(_serve_config, asked, config.parent)
+    except SettingsError as error:
+        _explain(error.faults)
+        sys.exit(1)
     except EXPLAINED as error:
         raise click.ClickException("; ".join(_messages(error))) from None
     except BaseExceptionGroup as group:
@@ -103,17 +129,27 @@ def _messages(error: BaseException) -> list[str]:
     return found or [str(getattr(error, "strerror", None) or error)]
 
 
-def _overridden(
-    settings: Settings, host: str | None, port: int | None, admin_port: int | None
-) -> Settings:
-    server, admin = settings.server, settings.admin
-    if host is not None:
-        server = attrs.evolve(server, host=host)
-    if port is not None:
-        server = attrs.evolve(server, port=port)
-    if admin_port is not None:
-        admin = attrs.evolve(admin or AdminSection(), port=admin_port)
-    return attrs.evolve(settings, server=server, admin=admin)
+def _demo_draft(options: Iterable[Override]) -> Draft:
+    return overridden(Draft.of("--demo", Path(), DEMO_VALUES), os.environ, options)
+
+
+def _settings(draft: Draft) -> Settings:
+    """Judge settings before anything starts; warnings are told.
+
+    Raises:
+        SettingsError: they have faults.
+    """
+    # The registry may come later: the catalog waits for it, and tells.
+    checked = check_settings(draft, os.environ, offline=True)
+    if checked.settings is None:
+        raise SettingsError(checked.findings)
+    _explain(checked.findings)
+    return checked.settings
+
+
+def _explain(faults: Iterable[Fault]) -> None:
+    for each in faults:
+        click.echo(f"mcp-trio: {each.as_text()}", err=True)
 
 
 async def _serve_config(settings: Settings, folder: Path) -> None:

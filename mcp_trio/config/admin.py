@@ -20,6 +20,8 @@ class AdminSection:
     """Address to listen on."""
     port: int = attrs.field(default=8001, validator=PORT)
     """Port to listen on; 0 picks a free one."""
+    allow_remote: bool = False
+    """Listen beyond this machine, although nobody is asked who he is."""
     allowed_hosts: list[str] = attrs.field(factory=list[str])
     """Host names served besides those of the address; `*` for every name."""
 

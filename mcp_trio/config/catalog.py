@@ -13,14 +13,14 @@ from mcp_trio.catalog.registries.json_document import MAX_DOCUMENT_BYTES
 from mcp_trio.catalog.registries.opening import open_registry
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.secrets import SecretSource
-from mcp_trio.setting_rules import NOT_NEGATIVE, POSITIVE
+from mcp_trio.setting_rules import NOT_EMPTY, NOT_NEGATIVE, POSITIVE
 
 
 @attrs.frozen(kw_only=True)
 class CatalogSection:
     """`[catalog]`: where the published operations are."""
 
-    registry: str
+    registry: str = attrs.field(validator=NOT_EMPTY)
     """Where they are: a SQLite file, a JSON document (`*.json`), a folder of them (`folder/`), an
     `https://` document, or a `postgresql://` database. Paths are relative to the settings file."""
     interval: float = attrs.field(default=30.0, validator=POSITIVE)

@@ -6,23 +6,31 @@ beyond its type is its `Rule`, which is declared beside it.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 import attrs
 import cattrs
+from cattrs import cols
 from cattrs.gen import make_dict_structure_fn, override
 
 from mcp_trio.config.faults import Fault, Path
 from mcp_trio.config.toolsets import ToolsetName, toolset_name
+from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.connections import ConnectionSection
 from mcp_trio.runtime.plugins import HTTP, connection_section
 from mcp_trio.setting_rules import Rule
 
+UNKNOWN, MISSING = "unknown key", "missing key"
+
 T = TypeVar("T")
 _Hook = Callable[[Any, Any], Any]
+
+
+class _KindError(Exception):
+    """What is wrong with the kind of a connection, which is no field of any class."""
 
 
 def structure(values: object, cls: type[T]) -> T | list[Fault]:
@@ -46,11 +54,11 @@ def _faults(error: BaseException, path: Path) -> Iterator[Fault]:
             yield from _faults(inner, path)
     elif isinstance(error, cattrs.ForbiddenExtraKeysError):
         for key in sorted(error.extra_fields):
-            near = difflib.get_close_matches(key, [each.name for each in attrs.fields(error.cl)])
-            meant = f"; perhaps {near[0]}" if near else ""
-            yield Fault(path=(*path, key), reason=f"unknown key{meant}")
+            yield Fault(path=(*path, key), reason=UNKNOWN)
+    elif isinstance(error, _KindError):
+        yield Fault(path=(*path, "kind"), reason=str(error))
     elif isinstance(error, KeyError):
-        yield Fault(path=path, reason="missing key")
+        yield Fault(path=path, reason=MISSING)
     else:
         yield Fault(path=path, reason=str(error))
 
@@ -102,6 +110,7 @@ def _table(read: _Hook) -> _Hook:
     return structure
 
 
+@cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind, text in ((str, "a string"), (bool, "true or false"), (int, "a whole number")):
@@ -130,11 +139,15 @@ def _converter() -> cattrs.Converter:
         held = dict(value)
         kind = held.pop("kind", HTTP)
         if not isinstance(kind, str):
-            raise TypeError("kind must be a string")
-        return converter.structure(held, connection_section(kind))
+            raise _KindError("must be a string")
+        try:
+            cls = connection_section(kind)
+        except ConfigurationError as error:
+            raise _KindError(str(error)) from error
+        return converter.structure(held, cls)
 
     def named(cls: Any) -> _Hook:
-        return _table(cast("_Hook", converter.gen_structure_mapping(cls)))
+        return _table(cast("_Hook", cast("Any", cols).mapping_structure_factory(cls, converter)))
 
     converter.register_structure_hook_factory(attrs.has, section)
     converter.register_structure_hook_factory(_is_dict, named)

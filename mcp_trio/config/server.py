@@ -63,6 +63,10 @@ class ServerSection:
     and `-Host` are believed."""
     proxy_protocol: bool = False
     """Trusted proxies begin each connection with a PROXY header."""
+    allow_anonymous: bool = False
+    """Listen beyond this machine without asking callers who they are."""
+    allow_plaintext: bool = False
+    """Listen beyond this machine without TLS."""
     path: str = attrs.field(default="/mcp", validator=ENDPOINT)
     """Path of the endpoint."""
     legacy_sse: bool = True

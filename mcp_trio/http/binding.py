@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import AsyncGenerator, MutableMapping
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
 
 import attrs
 import trio
@@ -63,14 +63,15 @@ def inherited_listeners(
     Raises:
         ConfigurationError: there are none, or one is no stream socket that listens.
     """
-    count, process = environment.pop("LISTEN_FDS", ""), environment.pop("LISTEN_PID", "")
-    environment.pop("LISTEN_FDNAMES", None)
-    if process != str(os.getpid()) or not count.isdecimal() or not 0 < int(count) < 1024:
+    descriptors = _handed_over(environment)
+    for name in ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"):
+        environment.pop(name, None)
+    if not descriptors:
         raise ConfigurationError("no socket was handed over: LISTEN_FDS is not for this process")
     listeners: list[trio.SocketListener] = []
     number = FIRST_INHERITED
     try:
-        for number in range(FIRST_INHERITED, FIRST_INHERITED + int(count)):
+        for number in descriptors:
             os.set_inheritable(number, False)
             made = socket.socket(fileno=number)
             made.setblocking(False)
@@ -81,6 +82,26 @@ def inherited_listeners(
         reason = f"descriptor {number} is no socket that listens for streams"
         raise ConfigurationError(reason) from error
     return listeners
+
+
+def inherited_hosts(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The addresses of the TCP sockets that `inherited_listeners` would take; takes none."""
+    hosts: list[str] = []
+    for number in _handed_over(environment):
+        # What is no socket is told by whoever takes it.
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as made:
+            if made.family in {socket.AF_INET, socket.AF_INET6}:
+                hosts.append(made.getsockname()[0])
+    return hosts
+
+
+def _handed_over(environment: Mapping[str, str]) -> range:
+    """The descriptors that are for this process."""
+    count = environment.get("LISTEN_FDS", "")
+    mine = environment.get("LISTEN_PID") == str(os.getpid())
+    if not mine or not count.isdecimal() or not 0 < int(count) < 1024:
+        return range(0)
+    return range(FIRST_INHERITED, FIRST_INHERITED + int(count))
 
 
 @contextlib.asynccontextmanager

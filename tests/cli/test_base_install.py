@@ -62,7 +62,7 @@ def test_the_help_lists_every_command(bare):
     "arguments",
     [
         ("check", "ops.json"),
-        ("check", "--help"),
+        ("diff", "--help"),
         ("diff", "a.json", "b.json", "--json"),
         ("import", "openapi", "o.json", "-o", "x.json"),
         ("publish", "ops.json", "r.sqlite"),
@@ -77,7 +77,7 @@ def test_a_command_that_lacks_its_libraries_says_what_to_install(bare, arguments
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["serve", "call", "list", "catalog"])
+@pytest.mark.parametrize("command", ["serve", "check", "call", "list", "catalog"])
 def test_the_others_do_without(bare, command):
     done = bare("-m", "mcp_trio", command, "--help")
     assert done.returncode == 0, done.stderr

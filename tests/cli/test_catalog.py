@@ -203,7 +203,8 @@ def test_the_settings_name_the_listener(tmp_path):
     registry_with(tmp_path, HELLO)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    config = write(tmp_path, CONFIG + f'[admin]\nhost = "0.0.0.0"\nport = {port}\n')
+    more = f'[admin]\nhost = "0.0.0.0"\nport = {port}\nallow_remote = true\n'
+    config = write(tmp_path, CONFIG + more)
     service = Service(config)
     try:
         service.until_log("1 operations")

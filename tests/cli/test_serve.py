@@ -22,7 +22,8 @@ from mcp_trio import ClientOptions, ErrorCode, MCPClient, MCPError
 from mcp_trio.auth import BearerToken
 from mcp_trio.auth.resource_server.api_keys import new_key
 from mcp_trio.catalog.registries.schema import create_registry, publish
-from mcp_trio.cli.demo import GET_PROFILE
+from mcp_trio.cli.demo import GET_PROFILE, demo_settings
+from mcp_trio.config import parse_settings
 from mcp_trio.wire import REVISIONS
 
 PATIENCE = 20
@@ -418,42 +419,62 @@ def run(*arguments):
     )
 
 
-CONNECTION = '[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "http://x"\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[catalog]\n", "catalog.registry: missing key"),
-        ('[catalog]\nregistry = "r"\nintervall = 3\n', "catalog.intervall: unknown key"),
-        ('[catalog]\nregistry = "r"\ninterval = 0\n', "catalog.interval"),
-        ('[catalog]\nregistry = "r"\n[server]\nport = "80"\n', "server.port: must be a whole"),
-        ('[catalog]\nregistry = "r"\n[server]\nport = 70000\n', "server.port"),
-        ('[catalog]\nregistry = "r"\n[server]\nmax_body = 0\n', "server.max_body"),
-        ('[catalog]\nregistry = "r"\n[server]\npath = "mcp"\n', "server.path"),
-        ('[catalog]\nregistry = "r"\n[connections.a]\nbase_url = "ftp://x"\n', "base_url"),
-        (
-            CONNECTION + '[connections.a.auth]\nkind = "bearer"\nsecret_env = "NO_SUCH_VARIABLE"\n',
-            "NO_SUCH_VARIABLE is not set",
-        ),
-        (
-            CONNECTION + '[connections.a.auth]\nkind = "bearer"\nsecret = "plain"\n',
-            "connections.a.auth.secret: unknown key",
-        ),
-        ('[catalog]\nregistry = "r"\n[server]\nallowed_hosts = "*"\n', "must be a list of strings"),
-        ('[catalog]\nregistry = "r"\n[server]\npath = "/healthz"\n', "server.path"),
-        ('[catalog]\nregistry = "r"\ninterval = nan\n', "must be a finite number"),
-        ('[catalog]\nregistry = "r"\n[server]\ngrace_period = nan\n', "must be a finite number"),
-        (CONNECTION + 'ca_file = "none.pem"\n', "cannot use its ca_file"),
-        (CONNECTION + '[connections.a.headers]\n"X Y" = "z"\n', "header"),
-        ("not toml", "is not TOML"),
-    ],
-)
-def test_a_wrong_configuration_is_explained(tmp_path, text, said):
-    done = run("serve", write(tmp_path, text))
+def test_every_fault_is_explained_before_anything_starts(tmp_path):
+    text = '[catalog]\nregistry = "r"\nintervall = 3\n[connections.a]\nbase_url = "ftp://x"\n'
+    path = write(tmp_path, text)
+    done = run("serve", path, "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 1
-    assert said in done.stderr
+    assert f"{path}:3: fault: catalog.intervall: unknown key" in done.stderr
+    assert f"{path}:4: fault: connections.a: base_url must be http" in done.stderr
+    for key in ("allow_anonymous", "allow_plaintext"):
+        assert f"server.{key} = true" in done.stderr
+    assert done.stderr.count("--host: fault: server.host: ") == 2
     assert "Traceback" not in done.stderr
+    assert "MCP on" not in done.stderr
+
+
+def test_what_is_no_toml_is_explained(tmp_path):
+    path = write(tmp_path, "not toml")
+    done = run("serve", path)
+    assert done.returncode == 1
+    assert f"{path}:1: fault: is not TOML" in done.stderr
+
+
+async def test_an_option_stands_above_a_variable_and_that_above_the_file(tmp_path):
+    registry_with(tmp_path, HELLO)
+    (tmp_path / "key").write_text("00" * 32)
+    (tmp_path / "key").chmod(0o644)
+    config = CONFIG.replace("port = 0", 'port = 1\nstate_keys = ["file:key"]')
+    variables = {
+        "MCP_TRIO_SERVER__PORT": "2",
+        "MCP_TRIO_SERVER__NAME": "theirs",
+        "MCP_TRIO_SERVER__HOST": "0.0.0.0",
+    }
+    options = ("--port", "0", "--host", "127.0.0.1")
+    service = Service(write(tmp_path, config), *options, env=variables)
+    try:
+        service.until_log("everybody on this machine can read key")
+        async with MCPClient(service.url) as client:
+            assert client.server_info.name == "theirs"
+        assert service.stop() == 0
+    finally:
+        service.close()
+
+
+def test_the_demo_is_refused_beyond_this_machine_like_any_service():
+    done = run("serve", "--demo", "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 1
+    assert "server.allow_anonymous = true" in done.stderr
+
+
+def test_the_demo_writes_into_its_own_folder_whatever_registry_is_asked_for(tmp_path):
+    theirs, ours = tmp_path / "theirs.sqlite", tmp_path / "ours"
+    ours.mkdir()
+    asked = parse_settings({"catalog": {"registry": str(theirs)}, "server": {"port": 3}})
+    made = demo_settings(ours, "http://127.0.0.1:1", asked)
+    assert made.server.port == 3
+    assert made.catalog.registry == str(ours / "registry.sqlite")
+    assert not theirs.exists()
 
 
 def test_a_configuration_that_is_not_there_and_wrong_usage(tmp_path):

@@ -26,7 +26,7 @@ def test_faults_of_all_sections_are_told_together():
     }
     assert sorted(faults(values)) == [
         "admin.port: must be a whole number",
-        "adnim: unknown key; perhaps admin",
+        "adnim: unknown key; did you mean admin?",
         "catalog.interval: must be greater than 0",
         "catalog.registry: missing key",
         "connections.a.base_url: missing key",
@@ -35,7 +35,7 @@ def test_faults_of_all_sections_are_told_together():
         "server.name: must be a string",
         "server.path: must begin with a slash, and not be /healthz or /readyz",
         "server.port: must be 0 to 65535",
-        "server.prot: unknown key; perhaps port",
+        "server.prot: unknown key; did you mean server.port?",
         "toolsets.'a b': the name of a toolset must match ^[A-Za-z0-9_-]{1,64}$",
         "toolsets.c.search_above: must be 0 or more",
         "toolsets.crm: has neither names nor tags",

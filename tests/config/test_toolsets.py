@@ -12,7 +12,7 @@ from mcp_trio.errors import ConfigurationError
         ({"toolsets": {"a/b": {"names": ["*"]}}}, "must match"),
         ({"toolsets": {"crm": {}}}, "toolsets.crm: has neither names nor tags"),
         ({"toolsets": {"crm": {"tags": ["x"], "search_above": -1}}}, "0 or more"),
-        ({"toolsets": {"crm": {"tag": ["x"]}}}, "toolsets.crm.tag: unknown key; perhaps tags"),
+        ({"toolsets": {"crm": {"tag": ["x"]}}}, "did you mean toolsets.crm.tags"),
     ],
 )
 def test_toolsets_that_cannot_be_are_explained(section, told):

@@ -139,7 +139,7 @@ def test_a_missing_library_says_which_extra_to_install(monkeypatch):
     ("section", "told"),
     [
         ({"kind": "carrier"}, "'carrier' is no kind of connection; there are"),
-        ({"kind": 3}, "kind must be a string"),
+        ({"kind": 3}, "x.kind: must be a string"),
         ({"kind": "http"}, "x.base_url: missing key"),
         ({"kind": "http", "base_url": "http://x", "loft": "n"}, "x.loft: unknown key"),
         ("http://x", "must be a table"),

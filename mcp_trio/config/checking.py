@@ -1,0 +1,203 @@
+"""Every fault of settings at once: what cannot be read, and what could not work.
+
+What was found is put aside, and the rest is judged as if it was right. Nothing is started; only
+the registry is asked whether it is there, unless that is not wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import attrs
+import trio
+
+from mcp_trio.abc import Registry, RegistryError
+from mcp_trio.config.draft import Draft
+from mcp_trio.config.faults import Fault
+from mcp_trio.config.files import Surroundings, key_faults, named_faults
+from mcp_trio.config.hints import SECRETS_STAY_OUT
+from mcp_trio.config.listening import listening_faults
+from mcp_trio.config.settings import NO_REGISTRY, Settings, read_draft
+from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.tls import Certificates
+from mcp_trio.runtime.connections import ConnectionSection
+from mcp_trio.secrets import Secret, SecretSource
+
+LOOK_TIMEOUT = 30.0
+"""Seconds in which the registry has to answer."""
+
+
+@attrs.frozen(kw_only=True)
+class Checked:
+    """What checking settings gave."""
+
+    settings: Settings | None
+    """None if there are faults."""
+    findings: tuple[Fault, ...]
+    """Faults and warnings, in the order of the file."""
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Those that keep the service from starting."""
+        return tuple(each for each in self.findings if each.severity == "fault")
+
+
+def check_settings(draft: Draft, environment: Mapping[str, str], *, offline: bool) -> Checked:
+    """Check settings; blocks while it asks the registry, for `LOOK_TIMEOUT` at most.
+
+    Args:
+        draft: the settings as they were found.
+        environment: where secrets are looked up.
+        offline: do not ask the registry.
+    """
+    settings, faults = read_draft(draft)
+    around = Surroundings(folder=draft.folder, environment=environment)
+    deeper = _deeper(settings, faults, around, offline=offline)
+    findings = draft.located([*faults, *deeper])
+    sound = not any(each.severity == "fault" for each in findings)
+    return Checked(settings=settings if sound else None, findings=tuple(findings))
+
+
+def _deeper(
+    settings: Settings, read: Sequence[Fault], around: Surroundings, *, offline: bool
+) -> Iterator[Fault]:
+    """What reading does not find.
+
+    Args:
+        settings: what is left after reading.
+        read: what reading found, and put aside.
+        around: where names are looked up.
+        offline: do not ask the registry.
+    """
+    yield from listening_faults(settings, around.environment)
+    named = list(named_faults(settings, around))
+    yield from named
+    yield from _tls_faults(settings, named, around)
+    yield from _auth_faults(settings, (*read, *named), around)
+    for index, text in enumerate(settings.server.state_keys):
+        yield from key_faults(text, ("server", "state_keys", str(index)), around)
+    if settings.server.cursor_key is not None:
+        yield from key_faults(settings.server.cursor_key, ("server", "cursor_key"), around)
+    for name, section in settings.connections.items():
+        mine = [each for each in (*read, *named) if each.path[:2] == ("connections", name)]
+        yield from _connection_faults(name, section, mine, around)
+    if settings.catalog.registry != NO_REGISTRY:
+        mine = [each for each in named if each.path[:1] == ("catalog",)]
+        yield from _registry_faults(settings, mine, around, offline=offline)
+
+
+def _tls_faults(
+    settings: Settings, named: Sequence[Fault], around: Surroundings
+) -> Iterator[Fault]:
+    if settings.tls is None or any(
+        each.path[0] == "tls" and each.severity == "fault" for each in named
+    ):
+        return
+    try:
+        Certificates(settings.tls.options(around.folder))
+    except ConfigurationError as error:
+        advice = "Give a certificate and its own key, without a password."
+        yield Fault(path=("tls",), reason=str(error), advice=advice)
+
+
+def _auth_faults(
+    settings: Settings, found: Sequence[Fault], around: Surroundings
+) -> Iterator[Fault]:
+    mine = [each for each in found if each.path[:1] == ("auth",)]
+    if settings.auth is None or any(each.path[-1] == "private_key_file" for each in mine):
+        return
+    source = _Indulgent(folder=around.folder, environment=around.environment)
+    try:
+        settings.auth.resource_server(source)
+    except ConfigurationError as error:
+        if not _has_stand_in(str(error), mine):
+            advice = "Mend the table; docs/authorization.md tells what each way to prove needs."
+            yield Fault(path=("auth",), reason=str(error).removeprefix("auth: "), advice=advice)
+
+
+def _has_stand_in(reason: str, found: Sequence[Fault]) -> bool:
+    """Whether a secret is missing because it stands in the file itself, which has been told."""
+    told = any(SECRETS_STAY_OUT in each.reason for each in found)
+    return told and "give either " in reason
+
+
+class _Indulgent(SecretSource):
+    """Has something for every secret that is missing: that has been told already."""
+
+    def secret(self, whose: str, name: str, *, env: str | None, file: str | None) -> Secret:
+        """Fetch a secret, or make one up."""
+        try:
+            return super().secret(whose, name, env=env, file=file)
+        except ConfigurationError:
+            if (env is None) == (file is None):
+                raise
+            return Secret("made-up")
+
+
+def _connection_faults(
+    name: str, section: ConnectionSection, found: list[Fault], around: Surroundings
+) -> Iterator[Fault]:
+    keys = {each.path[-1] for each in found if each.severity == "fault"}
+    if keys & {"private_key_file", "client_cert_file", "client_key_file"}:
+        # There is nothing that could be made up in place of these.
+        return
+    rest: Any = section
+    if "ca_file" in keys:
+        rest = attrs.evolve(rest, ca_file=None)
+    source = _Indulgent(folder=around.folder, environment=around.environment)
+    try:
+        rest.connection(name, source)
+    except ConfigurationError as error:
+        reason = str(error).removeprefix(f"connection {name}: ")
+        if _has_stand_in(reason, found):
+            return
+        yield Fault(
+            path=("connections", name),
+            reason=reason,
+            advice="Mend the connection; the page of settings tells what each key means.",
+        )
+
+
+def _registry_faults(
+    settings: Settings, found: list[Fault], around: Surroundings, *, offline: bool
+) -> Iterator[Fault]:
+    catalog = settings.catalog
+    missing = {each.path[-1] for each in found if each.severity == "fault"}
+    # Without what is missing; it has been told.
+    catalog = attrs.evolve(catalog, **cast("Any", dict.fromkeys(missing)))
+    try:
+        registry = catalog.open_registry(around.folder, around.environment)
+    except ConfigurationError as error:
+        yield Fault(
+            path=("catalog",),
+            reason=str(error).removeprefix("catalog: "),
+            advice="Mend the table; docs/registries.md tells what each kind of registry heeds.",
+        )
+        return
+    if offline or missing:
+        return
+    trouble = trio.run(_look, registry)
+    if trouble is not None:
+        yield Fault(
+            path=("catalog", "registry"),
+            severity="warning",
+            reason=f"cannot be read now: {trouble}",
+            advice="The service starts, and is ready once the registry can be read.",
+        )
+
+
+async def _look(registry: Registry) -> str | None:
+    """Why a registry cannot be read, if so."""
+    try:
+        with trio.fail_after(LOOK_TIMEOUT):
+            await registry.change_token()
+    except RegistryError as error:
+        return str(error)
+    except trio.TooSlowError:
+        return f"no answer in {LOOK_TIMEOUT:.0f} seconds"
+    finally:
+        with suppress(RegistryError):
+            await registry.aclose()
+    return None

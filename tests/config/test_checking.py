@@ -1,0 +1,374 @@
+"""Checking settings: each kind of fault, several together, and nothing secret in any of them."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import trustme
+
+from mcp_trio.catalog.registries.schema import create_registry
+from mcp_trio.config import check_settings, draft_file
+
+CANARY = "c4n4ry-s3cr3t"
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Check a text, and tell the findings as severity, line, key and reason."""
+    create_registry(tmp_path / "r.sqlite")
+
+    def run(text, environment=None, *, offline=False, registry='registry = "r.sqlite"'):
+        path = tmp_path / "production.toml"
+        path.write_text(f"[catalog]\n{registry}\n{text}")
+        environment = environment or {}
+        checked = check_settings(draft_file(path, environment), environment, offline=offline)
+        assert (checked.settings is None) == bool(checked.faults)
+        for each in checked.findings:
+            assert each.advice
+            assert CANARY not in json.dumps(each.as_json()) + each.as_text() + str(each)
+            assert each.origin.source == str(path)
+        return [
+            (each.severity, each.origin.line, ".".join(each.path), each.reason)
+            for each in checked.findings
+        ]
+
+    return run
+
+
+def test_what_is_right_has_no_findings(check):
+    assert check("[server]\nport = 0\n[admin]\nport = 0\n") == []
+
+
+def secret_file(folder, text=CANARY, mode=0o600):
+    path = folder / "secret"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+WITH_AUTH = '[connections.crm]\nbase_url = "https://x"\n[connections.crm.auth]\nkind = "bearer"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ('secret_env = "TOKEN"', ("fault", 7, "connections.crm.auth.secret_env", "is not set")),
+        (
+            f'secret_env = "{CANARY}"',
+            ("fault", 7, "connections.crm.auth.secret_env", "is not the name of a variable"),
+        ),
+        (
+            'secret_file = "missing"',
+            ("fault", 7, "connections.crm.auth.secret_file", "cannot read missing: No such file"),
+        ),
+        ("", ("fault", 3, "connections.crm", "give either secret_env or secret_file")),
+        (
+            'secret_env = "A"\nsecret_file = "secret"',
+            ("fault", 3, "connections.crm", "give either secret_env or secret_file"),
+        ),
+        (
+            f'password = "{CANARY}"',
+            ("fault", 7, "connections.crm.auth.password", "a secret never stands in the settings"),
+        ),
+        (
+            f'secret = "{CANARY}"\nsecret_env = "A"',
+            ("fault", 7, "connections.crm.auth.secret", "a secret never stands in the settings"),
+        ),
+        ('kid = "x"\nsecret_env = "A"', ("fault", 7, "connections.crm.auth.kid", "unknown key")),
+    ],
+)
+def test_a_secret_that_is_not_to_be_had(check, tmp_path, text, finding):
+    secret_file(tmp_path)
+    ((severity, line, key, reason),) = check(WITH_AUTH + text, {"A": CANARY})
+    assert (severity, line, key) == finding[:3]
+    assert finding[3] in reason
+
+
+def test_a_secret_file_that_holds_none_or_is_open_to_everybody(check, tmp_path):
+    text = WITH_AUTH + 'secret_file = "secret"\n'
+    key = "connections.crm.auth.secret_file"
+    secret_file(tmp_path)
+    assert check(text) == []
+    secret_file(tmp_path, " \n")
+    assert check(text) == [("fault", 7, key, "secret is empty")]
+    secret_file(tmp_path, mode=0o644)
+    assert check(text) == [("warning", 7, key, "everybody on this machine can read secret")]
+
+
+def test_keys_of_the_server_and_the_secret_of_the_catalog(check, tmp_path):
+    (tmp_path / "good.key").write_text("00" * 32)
+    (tmp_path / "good.key").chmod(0o604)
+    found = check(
+        f'secret_file = "none"\n[server]\ncursor_key = "{CANARY}"\n'
+        'state_keys = [\n  "env:A",\n  "file:good.key",\n  "env:SHORT",\n]\n',
+        {"SHORT": CANARY},
+        registry='registry = "https://registry.example/ops.json"',
+    )
+    assert [each[:3] for each in found] == [
+        ("fault", 3, "catalog.secret_file"),
+        ("fault", 5, "server.cursor_key"),
+        ("fault", 7, "server.state_keys.0"),
+        ("warning", 8, "server.state_keys.1"),
+        ("fault", 9, "server.state_keys.2"),
+    ]
+
+
+def certificate(folder, name, **times):
+    authority = trustme.CA()
+    made = authority.issue_cert("x.example", **times)
+    made.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+    made.private_key_pem.write_to_path(folder / f"{name}.key")
+    (folder / f"{name}.key").chmod(0o600)
+
+
+WITH_CERTIFICATE = (
+    '[connections.crm]\nbase_url = "https://x"\n'
+    'client_cert_file = "{0}.pem"\nclient_key_file = "{0}.key"\n'
+)
+
+
+def test_certificates_are_there_and_in_time(check, tmp_path):
+    now = datetime.now(UTC)
+    certificate(tmp_path, "good")
+    certificate(tmp_path, "old", not_after=now - timedelta(days=1))
+    certificate(tmp_path, "ageing", not_after=now + timedelta(days=3))
+    certificate(tmp_path, "young", not_before=now + timedelta(days=3))
+    (tmp_path / "junk.pem").write_text(CANARY)
+    (tmp_path / "junk.key").write_text(CANARY)
+    (tmp_path / "junk.key").chmod(0o600)
+    key = "connections.crm.client_cert_file"
+    assert check(WITH_CERTIFICATE.format("good")) == []
+    for name, severity, said in (
+        ("old", "fault", "old.pem expired on "),
+        ("ageing", "warning", "ageing.pem expires on "),
+        ("young", "fault", "young.pem is not valid before "),
+        ("junk", "fault", "junk.pem holds no certificates"),
+        ("none", "fault", "cannot read none.pem"),
+    ):
+        found = check(WITH_CERTIFICATE.format(name))
+        assert found[0][:3] == (severity, 5, key)
+        assert found[0][3].startswith(said)
+        assert len(found) == (2 if name == "none" else 1), "the key is missing, too"
+    # A pair that is none.
+    (tmp_path / "good.key").write_bytes((tmp_path / "old.key").read_bytes())
+    ((severity, line, key, reason),) = check(WITH_CERTIFICATE.format("good"))
+    assert (severity, line, key) == ("fault", 3, "connections.crm")
+    assert "cannot use its client_cert_file" in reason
+
+
+def test_the_certificate_of_the_service_and_its_key_fit(check, tmp_path):
+    def tls(name, key, more=""):
+        return f'[tls]\ncert_file = "{name}.pem"\nkey_file = "{key}.key"\n{more}'
+
+    certificate(tmp_path, "good")
+    certificate(tmp_path, "other")
+    certificate(tmp_path, "old", not_after=datetime.now(UTC) - timedelta(days=1))
+    assert check(tls("good", "good")) == []
+    ((severity, line, key, reason),) = check(tls("good", "other"))
+    assert (severity, line, key) == ("fault", 3, "tls")
+    assert "cannot use" in reason
+    assert [each[:3] for each in check(tls("old", "none"))] == [
+        ("fault", 4, "tls.cert_file"),
+        ("fault", 5, "tls.key_file"),
+    ]
+    (tmp_path / "good.key").chmod(0o644)
+    assert [each[:3] for each in check(tls("good", "good"))] == [("warning", 5, "tls.key_file")]
+    (tmp_path / "good.key").chmod(0o600)
+    ((_, _, key, reason),) = check(tls("good", "good", 'client_ca_file = "none.pem"'))
+    assert (key, reason.partition(":")[0]) == ("tls.client_ca_file", "cannot read none.pem")
+    ((_, _, key, reason),) = check(tls("good", "good", 'client_ca_file = "other.pem"'))
+    assert (key, "belong together" in reason) == ("tls", True)
+
+
+AUTH = '[auth]\nresource = "https://x/mcp"\n'
+ASKED = '[auth.introspection.x]\nurl = "https://x"\nissuer = "https://x"\nclient_id = "us"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "said"),
+    [
+        (AUTH, 3, "auth", "nobody could prove anything"),
+        (AUTH + 'api_keys_file = "none"\n', 3, "auth", "none"),
+        (f'{AUTH}{ASKED}secret_env = "OURS"', 9, "auth.introspection.x.secret_env", "is not set"),
+        (AUTH + ASKED, 3, "auth", "give either secret_env or secret_file"),
+        (AUTH + ASKED + f'secret = "{CANARY}"', 9, "auth.introspection.x.secret", "never stands"),
+        (
+            f'{AUTH}{ASKED}private_key_file = "none"',
+            9,
+            "auth.introspection.x.private_key_file",
+            "cannot read none",
+        ),
+        (AUTH + '[auth.jwt.x]\nissuer = "ftp://x"\n', 3, "auth", "jwt.x"),
+    ],
+)
+def test_what_keeps_callers_from_being_known_is_told(check, text, line, key, said):
+    ((severity, *place, reason),) = check(text)
+    assert (severity, *place) == ("fault", line, key)
+    assert said in reason
+
+
+def test_of_many_authorities_some_may_be_over(check, tmp_path):
+    certificate(tmp_path, "good")
+    certificate(tmp_path, "old", not_after=datetime.now(UTC) - timedelta(days=1))
+    bundle = tmp_path / "ca.pem"
+    text = '[connections.crm]\nbase_url = "https://x"\nca_file = "ca.pem"\n'
+    old, good = ((tmp_path / f"{name}.pem").read_bytes() for name in ("old", "good"))
+    bundle.write_bytes(old + good)
+    assert check(text) == []
+    bundle.write_bytes(old)
+    ((severity, line, key, reason),) = check(text)
+    assert (severity, line, key) == ("fault", 5, "connections.crm.ca_file")
+    assert "expired on" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "said"),
+    [
+        ('[connections.a]\nbase_url = "ftp://x"', 3, "connections.a", "base_url must be http"),
+        ('[connections.a]\nkind = "pigeon"', 4, "connections.a.kind", "no kind of connection"),
+        ('[connections.a]\nkind = "sql"', 3, "connections.a.address", "missing key"),
+        ('[connections.a]\nkind = "mcp"', 3, "connections.a", "either a url or a command"),
+        (
+            '[connections.a]\nkind = "mcp"\ncommand = ["x"]\n[connections.a.env_from]\nT = "TT"',
+            7,
+            "connections.a.env_from.T",
+            "TT is not set",
+        ),
+        (
+            '[connections.a]\nbase_url = "http://x"\ntotal_timeuot = 3',
+            5,
+            "connections.a.total_timeuot",
+            "did you mean connections.a.total_timeout?",
+        ),
+        ("[toolsets.crm]", 3, "toolsets.crm", "has neither names nor tags"),
+        ("allow_http = true", 1, "catalog", "SQLite file has no allow_http"),
+        ("[server]\nhost = '0.0.0.0'\nallow_anonymous = true", 4, "server.host", "without TLS"),
+    ],
+)
+def test_what_could_not_be_made_is_told_where_it_stands(check, text, line, key, said):
+    ((severity, *place, reason),) = check(text)
+    assert (severity, *place) == ("fault", line, key)
+    assert said in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (f'headers = {{ Authorization = "{CANARY}" }}', "connections.a.headers.Authorization"),
+        (f'headers = {{ X-Api-Key = "{CANARY}" }}', "connections.a.headers.X-Api-Key"),
+        ("verify_tls = false", "connections.a.verify_tls"),
+    ],
+)
+def test_what_looks_unwise_is_a_warning(check, text, key):
+    ((severity, line, *found),) = check(f'[connections.a]\nbase_url = "https://x"\n{text}\n')
+    assert (severity, line, found[0]) == ("warning", 5, key)
+
+
+def test_a_registry_that_is_not_there_is_a_warning_unless_nobody_looks(check):
+    ((severity, line, key, reason),) = check("", registry='registry = "none.sqlite"')
+    assert (severity, line, key) == ("warning", 2, "catalog.registry")
+    assert "there is no registry at" in reason
+    assert check("", registry='registry = "none.sqlite"', offline=True) == []
+    # Nobody listens on port 1.
+    text = "connect_timeout = 1\n"
+    ((severity, *_),) = check(text, registry='registry = "http://127.0.0.1:1/ops.json"')
+    assert severity == "warning"
+
+
+@pytest.mark.parametrize("registry", ["", "registry = 3", 'registry = " "', 'registy = "r.sqlite"'])
+def test_without_a_registry_all_else_is_judged_still(check, registry):
+    found = check('[server]\nport = -1\n[connections.a]\nbase_url = "ftp://x"\n', registry=registry)
+    keys = [key for _, _, key, _ in found]
+    assert "catalog.registry" in keys
+    assert keys[-2:] == ["server.port", "connections.a"]
+    assert all(severity == "fault" for severity, *_ in found)
+
+
+def test_many_faults_are_told_together_in_the_order_of_the_file(check):
+    found = check(
+        "intervall = 3\n"
+        "[server]\nport = 70000\nprot = 1\nhost = 3\nrequest_timeout = false\n"
+        '[admin]\nhost = "0.0.0.0"\n'
+        "[toolsets.crm]\nnames = 3\n"
+        '[connections.a]\nbase_url = 3\nauth = { kind = "beare" }\n'
+        '[connections.b]\nbase_url = "http://b"\nca_file = "none"\n'
+        'auth = { kind = "bearer", secret_env = "B" }\nclient_cert_file = "x"\n'
+        "[what]\never = 1\n"
+    )
+    assert [(line, key) for _, line, key, _ in found] == [
+        (3, "catalog.intervall"),
+        (5, "server.port"),
+        (6, "server.prot"),
+        (7, "server.host"),
+        (8, "server.request_timeout"),
+        (10, "admin.host"),
+        (12, "toolsets.crm.names"),
+        (14, "connections.a.base_url"),
+        (15, "connections.a.auth.kind"),
+        (18, "connections.b.ca_file"),
+        (19, "connections.b.auth.secret_env"),
+        (20, "connections.b.client_cert_file"),
+        (21, "what"),
+    ]
+
+
+WITH_EXCHANGE = (
+    "[connections.a]\nbase_url = 'http://x'\n[connections.a.on_behalf_of]\n"
+    "token_url = 'https://x'\nclient_id = 'x'\nsecret_env = 'A'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "near"),
+    [
+        ("[server]\nprot", "server.port"),
+        ("[admin]\nhots", "admin.host"),
+        ("[toolsets.a]\nnames = ['x']\ntag", "toolsets.a.tags"),
+        ("[connections.a]\nbase_url = 'http://x'\nmax_conections", "connections.a.max_connections"),
+        ("[connections.a]\nkind = 'grpc'\naddress = 'x:1'\ntsl", "connections.a.tls"),
+        ("[connections.a]\nkind = 'mcp'\nurl = 'http://x'\nsesions", None),
+        ("[connections.a]\nkind = 'sql'\naddress = 'x'\nadress", "connections.a.address"),
+        (
+            "[connections.a]\nbase_url = 'http://x'\n[connections.a.auth]\nkind = 'none'\ntoken_ur",
+            "connections.a.auth.token_url",
+        ),
+        (
+            f"{WITH_EXCHANGE}audence",
+            "connections.a.on_behalf_of.audience",
+        ),
+        ("[sever]\nx", "server"),
+    ],
+)
+def test_an_unknown_key_is_a_fault_in_every_table_and_the_nearest_is_named(check, table, near):
+    found = check(f"{table} = 1\n", {"A": "x"}, offline=True)
+    assert len(found) == 1
+    assert found[0][3].startswith("unknown key")
+    if near is not None:
+        assert found[0][3] == f"unknown key; did you mean {near}?"
+
+
+@pytest.mark.parametrize("key", ["password", "token", "secret", "api_key", "db_passwd"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        "[server]",
+        "[admin]",
+        "[connections.a]\nbase_url = 'http://x'",
+        "[connections.a]\nkind = 'sql'\naddress = 'x'",
+    ],
+)
+def test_a_secret_in_the_file_is_refused_with_the_way_to_give_it(check, table, key):
+    ((severity, _, _, reason),) = check(f'{table}\n{key} = "{CANARY}"\n')
+    assert severity == "fault"
+    assert reason == "unknown key; a secret never stands in the settings"
+
+
+def test_a_key_of_another_table_is_told_its_place(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('interval = 3\n[catalog]\nregistry = "r"\nlegacy_sse = true\n')
+    found = check_settings(draft_file(path, {}), {}, offline=True).findings
+    assert [each.advice for each in found] == [
+        "Move it to catalog.interval, or remove it.",
+        "Move it to server.legacy_sse, or remove it.",
+    ]
