@@ -25,6 +25,10 @@ class Principal:
     """The token that proved it. It is never sent on; an authorization server may exchange it for
     one of an upstream. Another token of the same caller makes no other caller."""
 
+    expires: float | None = attrs.field(default=None, eq=False)
+    """When that proof ends, in seconds since the epoch; None if it does not. What a connection
+    goes on to be told because of it ends then."""
+
     @property
     def identity(self) -> str:
         """Tells callers apart. What belongs to a caller is bound to this, and to nothing else."""

@@ -26,7 +26,7 @@ from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
 from mcp_trio.http.budget import Budget, Claim
 from mcp_trio.http.exchange import serve_request
-from mcp_trio.http.options import HTTPOptions, identified
+from mcp_trio.http.options import HTTPOptions, good_until, identified
 from mcp_trio.http.probes import PROBES, answer_probe
 from mcp_trio.http.protected import WELL_KNOWN, answer_document
 from mcp_trio.http.requests import (
@@ -216,7 +216,9 @@ class HTTPApp:
             receive, send, max_message=self.options.max_body, limits=self._limits
         )
         accept = partial(line.accept, scope.get("subprotocols", []))
-        await self.sessions.run_line(line, accept, principal)
+        # Nothing on it proves anything again, so it lasts as long as its one proof.
+        with trio.CancelScope(deadline=good_until(principal)):
+            await self.sessions.run_line(line, accept, principal)
 
     async def _http(self, http: HTTPRequest, send: Send) -> None:
         path = http.path

@@ -14,11 +14,13 @@ from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import Admitted, error_message
 from mcp_trio.errors import MCPError, MethodNotFoundError
 from mcp_trio.events import Outcome, Reporter, outcome_of
+from mcp_trio.http.options import good_until
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, verdict_of
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.session.dispatch import (
+    UNTIMED,
     Service,
     deadline_for,
     dispatch,
@@ -114,12 +116,15 @@ async def serve_request(
         fault = error_message(message.id, error)
         await refuse(send, _status(error), error.message, error=fault, headers=cors)
         return
+    deadline = deadline_for(service, admitted)
+    if admitted.method.name in UNTIMED:  # it only listens, on the strength of one proof
+        deadline = good_until(http.principal)
     exchange = StatelessExchange(
         admitted,
         http.responder(send, cors),
         reaper,
         reporter,
-        trio.CancelScope(deadline=deadline_for(service, admitted)),
+        trio.CancelScope(deadline=deadline),
         trio.lowlevel.current_task(),
     )
     outcome: Outcome = "cancelled"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, cast
 
@@ -106,6 +108,13 @@ class HTTPOptions:
             origins=frozenset(origin.lower().rstrip("/") for origin in self.allowed_origins),
             any_address=not local,
         )
+
+
+def good_until(principal: Principal | None) -> float:
+    """When the proof of who calls ends, on Trio's clock; infinity if it does not."""
+    if principal is None or principal.expires is None:
+        return math.inf
+    return trio.current_time() + principal.expires - time.time()
 
 
 LOOPBACK_BINDS = frozenset({"127.0.0.1", "::1", "localhost"})

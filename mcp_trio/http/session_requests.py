@@ -17,6 +17,7 @@ from mcp_trio.engine.lifecycle import Stage
 from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import InvalidParamsError, ProtocolError
 from mcp_trio.framing import headers as names
+from mcp_trio.http.options import good_until
 from mcp_trio.http.replay import StoredEvent, event_id, parse_event_id
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
@@ -138,7 +139,7 @@ async def get(
         number, seen = place
     responder = http.responder(send, cors)
     stream = session.streams.find(number) or _finished(number)
-    carry = partial(_follow, session, stream, responder, seen)
+    carry = partial(_follow, session, stream, responder, seen, good_until(http.principal))
     await _connected(session, stream, http, responder, carry)
 
 
@@ -233,9 +234,17 @@ async def _prime(stream: Stream, responder: Responder, number: int) -> None:
 
 
 async def _follow(
-    session: HTTPSession, stream: Stream, responder: Responder, seen: int | None, owner: int
+    session: HTTPSession,
+    stream: Stream,
+    responder: Responder,
+    seen: int | None,
+    until: float,
+    owner: int,
 ) -> None:
-    """Carry a stream for as long as it lasts, what was missed after event `seen` first."""
+    """Carry a stream for as long as it lasts, what was missed after event `seen` first.
+
+    It ends `until` its reader has to prove anew who he is; he comes back with the last event.
+    """
     revision = session.side.handshake.revision
     missed = [] if seen is None else session.streams.missed(stream, seen)
     # An event that waits already brings an id itself, and one given now would be behind it.
@@ -248,7 +257,7 @@ async def _follow(
         await _prime(stream, responder, primer)
     elif fresh:
         await responder.comment()
-    while (following := await _next(stream, owner, responder)) is not None:
+    while (following := await _next(stream, owner, responder, until)) is not None:
         await _send(following, revision, responder)
     await _end(stream, responder, owner)
 
@@ -257,9 +266,12 @@ KEEP_ALIVE = 15.0
 """Seconds between comment lines on a quiet stream (N6)."""
 
 
-async def _next(stream: Stream, owner: int, responder: Responder) -> StoredEvent | None:
+async def _next(
+    stream: Stream, owner: int, responder: Responder, until: float
+) -> StoredEvent | None:
     while True:
-        with trio.move_on_after(KEEP_ALIVE) as quiet:
+        with trio.CancelScope(deadline=min(trio.current_time() + KEEP_ALIVE, until)):
             return await stream.take(owner)
-        if quiet.cancelled_caught:
-            await responder.comment()
+        if trio.current_time() >= until:
+            return None
+        await responder.comment()

@@ -1,7 +1,10 @@
 """`HTTPOptions.auth`: what a guard publishes, and how a client that lacks scopes hears of it."""
 
+import time
+
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from mcp_trio import ConfigurationError, HTTPOptions, MCPServer, Principal
 from mcp_trio.abc import ChallengeError, ResourceGuard
@@ -218,3 +221,57 @@ async def test_the_same_name_from_another_issuer_is_another_caller():
             other = {**session, **ann, "x-issuer": issuer}
             assert (await client.post(CALL, other)).status == 404
         assert (await client.post(CALL, {**session, **ann})).status == 200
+
+
+# -- how long a proof lasts ------------------------------------------------------------
+
+
+async def for_a_minute(head):
+    return Principal(subject="ann", expires=time.time() + 60)
+
+
+async def test_a_websocket_lasts_as_long_as_its_proof(autojump_clock):
+    began = trio.current_time()
+    async with serving(make_server(), HTTPOptions(identify=for_a_minute)) as client:
+        socket = await client.websocket()
+        assert socket.accepted
+        async for _ in socket.texts():
+            pass
+        assert trio.current_time() - began == pytest.approx(60, abs=1)
+        assert socket.farewell["code"] == 1001
+        await wait_all_tasks_blocked()
+        assert client.app.statistics().sessions == 0
+
+
+async def test_a_stream_that_is_only_listened_to_ends_with_the_proof(autojump_clock):
+    async with serving(make_server(), HTTPOptions(identify=for_a_minute)) as client:
+        session = await client.open_session()
+        for begin in (
+            session.start_get,
+            lambda: client.start_stateless(
+                "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
+            ),
+        ):
+            began = trio.current_time()
+            stream = begin()
+            await stream.ended.wait()
+            assert stream.status == 200
+            assert trio.current_time() - began == pytest.approx(60, abs=1)
+        # The session is still there for who proves himself anew.
+        assert (await session.post(CALL)).status in {200, 403}
+
+
+async def test_a_call_that_runs_when_the_proof_ends_is_answered(autojump_clock):
+    server = make_server()
+
+    @server.tool
+    async def slow() -> str:
+        await trio.sleep(50)
+        return "done"
+
+    async def for_a_moment(head):
+        return Principal(subject="ann", scopes=frozenset({"calls"}), expires=time.time() + 1)
+
+    async with serving(server, HTTPOptions(identify=for_a_moment)) as client:
+        answered = await client.stateless("tools/call", {"name": "slow"})
+        assert answered.message()["result"]["content"][0]["text"] == "done"

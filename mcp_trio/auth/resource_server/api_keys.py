@@ -257,4 +257,9 @@ class APIKeys:
             raise UnauthorizedError("the key is not known")
         if entry.expires is not None and self.clock() >= entry.expires:
             raise UnauthorizedError("the key has expired")
-        return Principal(subject=entry.subject, issuer=ISSUER, scopes=entry.scopes)
+        return Principal(
+            subject=entry.subject,
+            issuer=ISSUER,
+            scopes=entry.scopes,
+            expires=None if entry.expires is None else entry.expires.timestamp(),
+        )

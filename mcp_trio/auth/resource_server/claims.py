@@ -79,9 +79,21 @@ def scopes_in(claims: Mapping[str, object], names: Iterable[str] = SCOPE_CLAIMS)
 
 
 def principal_of(
-    claims: Mapping[str, object], issuer: str, token: Secret, scope_claims: Iterable[str]
+    claims: Mapping[str, object],
+    issuer: str,
+    token: Secret,
+    *,
+    scope_claims: Iterable[str] = SCOPE_CLAIMS,
+    expires: float | None,
 ) -> Principal:
     """Who a token is about.
+
+    Args:
+        claims: of the token.
+        issuer: of the token.
+        token: itself.
+        scope_claims: where scopes are.
+        expires: when it ends, with leeway.
 
     Raises:
         UnauthorizedError: it does not say.
@@ -90,4 +102,11 @@ def principal_of(
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:
         raise UnauthorizedError("the token names no subject")
     scopes = scopes_in(claims, scope_claims)
-    return Principal(subject=subject, issuer=issuer, scopes=scopes, claims=claims, token=token)
+    return Principal(
+        subject=subject,
+        issuer=issuer,
+        scopes=scopes,
+        claims=claims,
+        token=token,
+        expires=expires,
+    )

@@ -142,5 +142,10 @@ class ClientCertificates:
         held = frozenset(certificate.names)
         for name, identity in self.identities.items():
             if name in held:
-                return Principal(subject=identity.subject, issuer=ISSUER, scopes=identity.scopes)
+                return Principal(
+                    subject=identity.subject,
+                    issuer=ISSUER,
+                    scopes=identity.scopes,
+                    expires=certificate.ends.timestamp(),
+                )
         return None

@@ -141,8 +141,14 @@ class IntrospectedTokens:
             raise UnauthorizedError("the token is of another issuer")
         if "aud" in claims or not self.trusts_audience:
             check_audience(claims, {*self.audiences, *credentials.audiences})
-        check_times(claims, self.clock(), self.leeway)
-        return principal_of(claims, self.issuer, token, self.scope_claims)
+        expires = check_times(claims, self.clock(), self.leeway)
+        return principal_of(
+            claims,
+            self.issuer,
+            token,
+            scope_claims=self.scope_claims,
+            expires=None if expires is None else expires + self.leeway,
+        )
 
     async def _claims(self, token: Secret) -> Mapping[str, object]:
         memory = self._memory

@@ -86,10 +86,12 @@ class JWTTokens:
         self._check_header(parts)
         # Before any key is looked for, so that what is over or another's costs nothing.
         check_audience(parts.claims, {*self.audiences, *credentials.audiences})
-        self._check_times(parts)
+        expires = self._end(parts)
         keys = await self._keys.find(parts.key_id, parts.algorithm)
         claims = parts.verified(keys)
-        return principal_of(claims, self.issuer, token, self.scope_claims)
+        return principal_of(
+            claims, self.issuer, token, scope_claims=self.scope_claims, expires=expires
+        )
 
     def _check_header(self, parts: Signed) -> None:
         parts.check(self.algorithms, "the token")
@@ -101,6 +103,8 @@ class JWTTokens:
         if "kid" in parts.header and not 0 < len(parts.key_id or "") <= MAX_KEY_ID:
             raise UnauthorizedError("the token names its key in a way that is not accepted")
 
-    def _check_times(self, parts: Signed) -> None:
-        if check_times(parts.claims, self.clock(), self.leeway) is None:
+    def _end(self, parts: Signed) -> float:
+        expires = check_times(parts.claims, self.clock(), self.leeway)
+        if expires is None:
             raise UnauthorizedError("the token never expires")
+        return expires + self.leeway
