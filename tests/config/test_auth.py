@@ -1,5 +1,8 @@
 """`[auth]`: from settings to what says who calls."""
 
+import re
+import tomllib
+
 import pytest
 from joserfc.jwk import ECKey
 
@@ -13,6 +16,7 @@ from mcp_trio.auth.resource_server import (
 from mcp_trio.config import SettingsError, parse_settings
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import SecretSource
+from tests.programs import ROOT
 
 RESOURCE = "https://mcp.example/mcp"
 JWT = {"issuer": "https://as.example"}
@@ -33,6 +37,18 @@ def section(**changes):
 def made(folder, environment=(), **changes):
     source = SecretSource(folder=folder, environment=dict(environment))
     return section(**changes).resource_server(source)
+
+
+def test_the_settings_in_the_documentation_are_read(tmp_path):
+    page = (ROOT / "docs" / "authorization.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    values = tomllib.loads(text)
+    auth = parse_settings({"catalog": {"registry": "r"}, **values}).auth
+    keys = tmp_path / auth.api_keys_file
+    keys.write_text("")
+    keys.chmod(0o600)
+    guard = auth.resource_server(SecretSource(folder=tmp_path, environment={}))
+    assert guard.document(frozenset())["authorization_servers"] == ["https://as.example"]
 
 
 def test_without_it_nobody_is_asked():
