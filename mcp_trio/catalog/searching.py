@@ -7,7 +7,8 @@ who may not call a tool does not find it either.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import TypeAlias, cast
 
 import attrs
@@ -41,7 +42,9 @@ from mcp_trio.wire.converter import to_wire
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
 CANDIDATES = 500
-"""Hits that are looked at for one answer; some of them may not be for the caller."""
+"""Hits that are looked at first; some of them may not be for the caller."""
+WIDER = 8
+"""So many times more are looked at next, as long as too few of them were."""
 
 Work: TypeAlias = Callable[[Context, JSONObject], Awaitable[CallToolResult]]
 
@@ -145,31 +148,43 @@ class SearchableTools:
     async def _search(self, context: Context, arguments: JSONObject) -> CallToolResult:
         wanted = int(cast("float", arguments.get("limit", 10)))
         tags = frozenset(cast("list[str]", arguments.get("tags") or []))
-        whole = self._provider.tools
-        names = await self._ranked(whole, cast("str", arguments["query"]))
         found: list[JSONObject] = []
-        for name in names:
-            entry = whole.entries.get(name)
-            if entry is None or not tags <= set(tags_of(entry)):
-                continue
-            if not await self._may(entry, context):
-                continue
-            told = {"title": entry.definition.title, "description": entry.definition.description}
-            found.append({"name": name, **{k: v for k, v in told.items() if v}})
-            if len(found) == wanted:
-                break
+        async with aclosing(self._ranked(cast("str", arguments["query"]))) as ranked:
+            async for entry in ranked:
+                if not tags <= set(tags_of(entry)) or not await self._may(entry, context):
+                    continue
+                shown = entry.definition
+                told = {"title": shown.title, "description": shown.description}
+                found.append({"name": shown.name, **{k: v for k, v in told.items() if v}})
+                if len(found) == wanted:
+                    break
         lines = [f"{each['name']}: {each.get('description', '')}" for each in found]
         text = "\n".join(lines) or "No tool fits. Try other words."
         return CallToolResult(
             content=[TextContent(text=text)], structured_content={"tools": list(found)}
         )
 
-    async def _ranked(self, whole: ToolSet, asked: str) -> list[str]:
+    async def _ranked(self, asked: str) -> AsyncGenerator[ToolEntry, None]:
+        """Every tool that fits, the best first. The caller may see only some of them."""
+        whole, told, limit = self._provider.tools, set[str](), CANDIDATES
+        while True:
+            names = await self._find(whole, asked, limit)
+            for name in names:
+                entry = whole.entries.get(name)
+                if entry is not None and name not in told:
+                    told.add(name)
+                    await trio.lowlevel.checkpoint()
+                    yield entry
+            if len(names) < limit:
+                return
+            limit *= WIDER
+
+    async def _find(self, whole: ToolSet, asked: str, limit: int) -> list[str]:
         def look() -> list[str]:
             if self._indexed is not whole:
                 self._index.update(whole.entries)
                 self._indexed = whole
-            return self._index.find(asked, CANDIDATES)
+            return self._index.find(asked, limit)
 
         # In a thread, because a change of many tools takes a while to take in.
         return await trio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._indexing)

@@ -11,7 +11,7 @@ import trio
 
 import mcp_trio
 from mcp_trio.catalog.actor import CatalogActor
-from mcp_trio.catalog.searching import SearchableTools
+from mcp_trio.catalog.searching import CANDIDATES, SearchableTools
 from mcp_trio.catalog.tool_index import ToolIndex
 from mcp_trio.catalog.toolsets import Choice, Fan
 from mcp_trio.engine.envelope import Principal
@@ -168,6 +168,23 @@ async def test_what_a_caller_may_not_call_is_not_found_and_refused_as_ever(world
             found = await call(client, "search_tools", query="invoice")
             assert len(found.structured_content["tools"]) == 2
             assert (await call(client, "call_tool", name="invoice_delete")).is_error is None
+
+
+async def test_what_is_hidden_does_not_stand_in_the_way_of_what_is_not(world, views, view):
+    views[:] = [
+        operation(view, f"wombat_{n}", "wombat wombat wombat", scopes=["admin"])
+        for n in range(CANDIDATES + 100)
+    ]
+    views.append(operation(view, "shown", "One word of many is wombat here.", tags=["a"]))
+    async with world(0) as here:
+        async with here.connect() as client:
+            found = await call(client, "search_tools", query="wombat")
+            assert [t["name"] for t in found.structured_content["tools"]] == ["shown"]
+        async with here.connect(ADMIN) as client:
+            found = await call(client, "search_tools", query="wombat", tags=["a"])
+            assert [t["name"] for t in found.structured_content["tools"]] == ["shown"]
+            found = await call(client, "search_tools", query="wombat", limit=50)
+            assert len(found.structured_content["tools"]) == 50
 
 
 async def test_the_rules_of_the_server_hold_for_what_is_called_through_it(world):
