@@ -1,13 +1,20 @@
 """Checking settings: each kind of fault, several together, and nothing secret in any of them."""
 
+import copy
 import json
+import math
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import trustme
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcp_trio.catalog.registries.schema import create_registry
-from mcp_trio.config import check_settings, draft_file
+from mcp_trio.config import Draft, Settings, check_settings, draft_file
+from mcp_trio.config.schema import leaves
+from tests.config.test_environment import base
 
 CANARY = "c4n4ry-s3cr3t"
 
@@ -372,3 +379,25 @@ def test_a_key_of_another_table_is_told_its_place(tmp_path):
         "Move it to catalog.interval, or remove it.",
         "Move it to server.legacy_sse, or remove it.",
     ]
+
+
+KEYS = list(leaves(Settings, base()))
+JUNK = (3, -1, True, "x", "", 1.5, math.inf, [], ["a"], [{"a": 1}], {}, {"a": {"b": 1}}, "env:X")
+TABLES = ({"kind": "grpc"}, {"kind": 3}, {"": {}}, {"a b": {"names": ["*"]}})
+ANYTHING = st.sampled_from((*JUNK, *TABLES)).map(copy.deepcopy)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(KEYS), ANYTHING, st.booleans()), min_size=1, max_size=6))
+def test_whatever_stands_in_a_file_is_judged_and_each_fault_has_advice(changes):
+    values = base()
+    for path, junk, unknown in changes:
+        node = values
+        for part in path[:-1]:
+            node = node.setdefault(part, {}) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node[f"{path[-1]}_" if unknown else path[-1]] = junk
+    draft = Draft.of("settings.toml", Path("/nowhere"), values)
+    checked = check_settings(draft, {}, offline=True)
+    assert checked.faults, "the secrets are not there, at the least"
+    assert all(each.advice and each.as_text() for each in checked.findings)
