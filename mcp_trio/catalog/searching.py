@@ -24,11 +24,11 @@ from mcp_trio.server.providers import ProviderHost, ToolEntry, ToolProvider, Too
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import (
     Authorizer,
-    allows,
     demand,
     naming,
     question,
     scopes_of,
+    shows,
 )
 from mcp_trio.wire import (
     REVISIONS,
@@ -81,9 +81,12 @@ class SearchableTools:
         above: up to so many tools are listed as they are.
     """
 
-    def __init__(self, provider: ToolProvider, *, above: int) -> None:
+    def __init__(
+        self, provider: ToolProvider, *, above: int, list_beyond_scopes: bool = False
+    ) -> None:
         self._provider = provider
         self._above = above
+        self._beyond_scopes = list_beyond_scopes
         self._host: ProviderHost | None = None
         own = (self._make_search(), self._make_describe(), self._make_call())
         self._short = ToolSet(revision=SEARCH, entries={each.definition.name: each for each in own})
@@ -244,7 +247,8 @@ class SearchableTools:
 
     async def _may(self, entry: ToolEntry, context: Context) -> bool:
         for rule in self._rules(entry):
-            if not await allows(rule, question(context, "tools/call", entry.definition.name)):
+            asked = question(context, "tools/call", entry.definition.name)
+            if not await shows(rule, asked, beyond_scopes=self._beyond_scopes):
                 return False
         return True
 

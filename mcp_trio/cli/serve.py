@@ -263,10 +263,10 @@ def _offer(
     """Give the server the catalog's tools, and make the servers of the toolsets, by path."""
     above = settings.catalog.search_above
     if not settings.toolsets:
-        server.add_provider(_listed(actor, above))
+        server.add_provider(_listed(actor, above, settings))
         return {}
     fan = Fan(actor)
-    server.add_provider(_listed(fan.part(lambda _entry: True), above))
+    server.add_provider(_listed(fan.part(lambda _entry: True), above, settings))
     made: dict[str, MCPServer] = {}
     for name, section in settings.toolsets.items():
         who = attrs.evolve(
@@ -276,7 +276,8 @@ def _offer(
         )
         toolset = _make_server(who, folder)
         own = section.search_above
-        toolset.add_provider(_listed(fan.part(section.choice()), above if own is None else own))
+        few = above if own is None else own
+        toolset.add_provider(_listed(fan.part(section.choice()), few, settings))
         _require(toolset, section.required_scopes)
         if settings.auth is not None:
             _require(toolset, settings.auth.required_scopes)
@@ -290,8 +291,11 @@ def _require(server: MCPServer, scopes: list[str]) -> None:
         server.add_authorizer(RequiresScopes(scopes))
 
 
-def _listed(provider: ToolProvider, above: int | None) -> ToolProvider:
-    return provider if above is None else SearchableTools(provider, above=above)
+def _listed(provider: ToolProvider, above: int | None, settings: Settings) -> ToolProvider:
+    if above is None:
+        return provider
+    beyond = settings.server.list_beyond_scopes
+    return SearchableTools(provider, above=above, list_beyond_scopes=beyond)
 
 
 def curl_line(url: str) -> str:

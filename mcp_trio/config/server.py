@@ -103,6 +103,8 @@ class ServerSection:
     """Keys that seal what a question of a tool remembers, each as `env:NAME` or `file:PATH` of 32
     random bytes in hex or base64. The first one seals, every one opens; share them between
     replicas, and to rotate put a new one first."""
+    list_beyond_scopes: bool = False
+    """List tools also to callers who lack only scopes for them, so that clients ask for these."""
     cursor_key: str | None = None
     """Key that seals cursors of listings, in the same form; share it between replicas."""
     cleanup_timeout: float = attrs.field(default=5.0, validator=POSITIVE)
@@ -178,6 +180,7 @@ class ServerSection:
             cleanup_timeout=self.cleanup_timeout,
             max_in_flight=self.max_in_flight,
             listener_patience=self.listener_patience,
+            list_beyond_scopes=self.list_beyond_scopes,
             state_keys=tuple(keys),
             cursor_secret=None
             if cursor is None

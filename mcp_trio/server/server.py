@@ -41,7 +41,7 @@ from mcp_trio.server.telling import Telling
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Handler, handler_failed
 from mcp_trio.session.limits import SessionLimits
-from mcp_trio.session.middleware import allows, demand, question
+from mcp_trio.session.middleware import allows, demand, question, shows
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher
 from mcp_trio.wire import (
@@ -95,12 +95,17 @@ class ServerOptions:
     listener_patience: float = 30.0
     """Seconds a `subscriptions/listen` client may leave a notice untaken. Then its stream ends
     with an error that says so; nobody else waits for it meanwhile."""
+    list_beyond_scopes: bool = False
+    """List also what a caller cannot use only for want of scopes, so that a client calls it, hears
+    which ones it takes, and asks for them. Otherwise it is as if it were not there."""
     cursor_secret: bytes | None = None
     """Seals cursors. Share it between replicas; by default each process has its own."""
 
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(ServerOptions):
             value: object = getattr(self, field.name)
+            if isinstance(value, bool):
+                continue
             # A time of nothing is for whoever wants to see every state expire.
             if isinstance(value, int | float) and field.name != "state_ttl" and not value > 0:
                 raise ConfigurationError(f"{field.name} must be greater than 0")
@@ -216,20 +221,23 @@ class MCPServer(Offers, LineServing, HTTPServing):
             # The same for every caller (K4).
             return _listed(page_of(listing, *where), "public")
 
-        failures = 0
+        failures, beyond = 0, self.options.list_beyond_scopes
 
-        async def shows(name: str, entry: Listed) -> bool:
+        async def listed(name: str, entry: Listed) -> bool:
             nonlocal failures
             asked = question(context, method, name)
             try:
-                return await allows(self.authorizer, asked) and await allows(entry.authorize, asked)
+                for rule in (self.authorizer, entry.authorize):
+                    if not await shows(rule, asked, beyond_scopes=beyond):
+                        return False
+                return True
             except Exception as error:  # noqa: BLE001 - one bad rule hides what it is about, no more
                 failures += 1
                 if failures == 1:  # one line for a listing is enough
                     handler_failed(f"the authorizer of {name[:128]}", sole_cause(error))
                 return False
 
-        return _listed(await page_for(listing, *where, shows), "private")
+        return _listed(await page_for(listing, *where, listed), "private")
 
     async def _list_tools(self, context: Context) -> ListToolsResult:
         for provider in self.tools.providers:

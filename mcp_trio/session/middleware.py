@@ -49,6 +49,31 @@ async def allows(authorize: Authorizer | None, context: Context) -> bool:
     return True
 
 
+async def shows(authorize: Authorizer | None, context: Context, *, beyond_scopes: bool) -> bool:
+    """Ask whether an entry is listed for a caller: the question of the call.
+
+    With `beyond_scopes` it is listed, too, for who lacks nothing but scopes: he can get them, and
+    has to know of it first.
+    """
+    try:
+        await demand(authorize, context)
+    except Exception as error:
+        cause = sole_cause(error)
+        if not isinstance(cause, UnauthorizedError | NotFoundError):
+            raise
+        needed, who = needed_scopes(cause.data), context.principal
+        if not beyond_scopes or not needed:
+            return False
+        if who is None:
+            return True  # of whom nothing is known yet
+        if needed <= who.scopes:
+            return False
+        richer = attrs.evolve(who, scopes=who.scopes | needed)
+        asked = attrs.evolve(context, principal=richer)
+        return await shows(authorize, asked, beyond_scopes=True)
+    return True
+
+
 async def demand(authorize: Authorizer | None, context: Context) -> None:
     """Ask, and refuse.
 

@@ -80,13 +80,13 @@ class World:
 @pytest.fixture
 def world(registry, views):
     @asynccontextmanager
-    async def make(above=None):
+    async def make(above=None, **options):
         rows = registry(*views)
         rows.actor = CatalogActor(rows, Compiler(Connections()), interval=3600)
         async with trio.open_nursery() as nursery:
             made = World(rows, nursery)
             if above is not None:
-                made.server.add_provider(SearchableTools(rows.actor, above=above))
+                made.server.add_provider(SearchableTools(rows.actor, above=above, **options))
                 await made.start()
             yield made
             nursery.cancel_scope.cancel()
@@ -161,6 +161,19 @@ async def test_what_a_caller_may_not_call_is_not_found_and_refused_as_ever(world
             unknown = await call(client, "describe_tool", name="no_such_tool")
             assert hidden.is_error
             assert hidden.content == unknown.content
+            with pytest.raises(RemoteError) as caught:
+                await call(client, "call_tool", name="invoice_delete")
+            assert caught.value.data["requiredScopes"] == ["admin"]
+
+
+async def test_what_takes_more_scopes_may_be_found_by_who_can_get_them(world):
+    async with world(3, list_beyond_scopes=True) as here:
+        async with here.connect() as client:
+            found = await call(client, "search_tools", query="invoice")
+            listed = {t["name"] for t in found.structured_content["tools"]}
+            assert listed == {"invoice_create", "invoice_delete"}
+            described = await call(client, "describe_tool", name="invoice_delete")
+            assert not described.is_error
             with pytest.raises(RemoteError) as caught:
                 await call(client, "call_tool", name="invoice_delete")
             assert caught.value.data["requiredScopes"] == ["admin"]

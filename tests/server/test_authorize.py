@@ -667,3 +667,39 @@ def test_what_cannot_be_a_scope_is_refused_at_once(scopes):
     server = MCPServer("s")
     with pytest.raises(ConfigurationError, match="tool"):
         server.add_tool(lambda: "x", name="tool", required_scopes=scopes)
+
+
+@pytest.mark.parametrize(
+    ("beyond", "scopes", "listed"),
+    [
+        (False, set(), ["open"]),
+        (False, {"write"}, ["open", "write"]),
+        (True, set(), ["open", "write", "ann_writes"]),
+        (True, {"other"}, ["open", "write", "ann_writes"]),
+        (True, None, ["open", "write", "ann_writes", "bob_writes"]),
+    ],
+)
+async def test_what_takes_more_scopes_may_be_listed_to_who_can_get_them(beyond, scopes, listed):
+    server = MCPServer("s", options=ServerOptions(list_beyond_scopes=beyond))
+    server.add_tool(lambda: "x", name="open")
+    server.add_tool(lambda: "x", name="write", required_scopes=["write"])
+    for who in ("ann", "bob"):
+
+        def only(context: Context, who=who) -> bool:
+            return context.principal.subject == who and "write" in context.principal.scopes
+
+        name = f"{who}_writes"
+        server.add_tool(lambda: "x", name=name, required_scopes=["write"], authorize=only)
+    server.add_tool(lambda: "x", name="shut", authorize=shut)
+    caller = None if scopes is None else Principal(subject="ann", scopes=frozenset(scopes))
+    ours, theirs = MemoryTransport.pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: server.serve(theirs, principal=caller))
+        async with MCPClient(ours) as client:
+            found = [tool.name async for tool in client.tools()]
+            # A listing promises nothing.
+            if "write" not in (scopes or ()):
+                with pytest.raises(RemoteError):
+                    await client.call_tool("write")
+    expected = listed if "write" not in (scopes or ()) else [*listed, "ann_writes"]
+    assert found == expected
