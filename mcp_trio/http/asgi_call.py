@@ -188,6 +188,10 @@ class AppCall:
         last["more_body"] = message["more_body"]
         return True
 
+    def give_up(self) -> None:
+        """Take the peer for lost in the task that sends; the reader will say so, too."""
+        self.lost = True
+
     def lose_peer(self) -> None:
         """Tell the application that nobody listens any more, and limit its remaining time.
 

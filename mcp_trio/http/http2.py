@@ -363,6 +363,9 @@ class HTTP2(H2Protocol):
         self._sockets.pop(stream_id, None)
         let_go(self.streams.get(stream_id))
         await super()._close_stream(stream_id)
+        if stream_id in self.stream_buffers:
+            # Its writer must not wait for a window that nobody will open any more.
+            await self.stream_buffers[stream_id].close()
         self._settle()
 
     def end_call(self, call: AppCall) -> None:
@@ -433,6 +436,9 @@ class HTTP2(H2Protocol):
         if stall.scope.cancelled_caught:
             self._doomed.add(event.stream_id)
             self._around.wake_reader()
+            if event.stream_id in self._calls:
+                # Else an application that lets the error by would seem to have failed.
+                self._calls[event.stream_id].give_up()
             raise trio.BrokenResourceError("the peer has not opened its window")
 
     async def _send_data(self, stream_id: int) -> None:

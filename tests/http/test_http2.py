@@ -139,6 +139,45 @@ async def test_an_http2_peer_that_keeps_its_window_shut_loses_the_stream() -> No
         assert await client.read(other) == ("200", b"other")
 
 
+async def test_a_stream_that_is_reset_behind_a_shut_window_ends_at_once(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await answer(send, bytes(1_000_000))
+        finally:
+            ended.set()
+
+    async with served_in_memory(app) as listener:
+        client = H2Client(await listener.connect())
+        client.refuse_data = True
+        big = await client.ask()
+        while len(client.bodies.get(big, b"")) < 65535:
+            assert await client.pump()
+        client.h2.reset_stream(big)
+        await client.flush()
+        await ended.wait()
+        assert trio.current_time() < 1
+    assert caplog.records == []
+
+
+async def test_a_window_that_stays_shut_is_no_fault_of_the_application(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, bytes(1_000_000))
+
+    async with served_in_memory(app) as listener:
+        client = H2Client(await listener.connect())
+        client.refuse_data = True
+        big = await client.ask()
+        while big not in client.resets:
+            assert await client.pump()
+    assert caplog.records == []
+
+
 async def test_an_unfinished_http2_answer_resets_its_stream(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
