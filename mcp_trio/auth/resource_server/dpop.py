@@ -30,6 +30,8 @@ from mcp_trio.secrets import Secret
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 MAX_ID = 1024
 """Characters of a `jti`."""
+SWEEP = 1.0
+"""Seconds between two searches for used proofs that are too old to be used again."""
 NONCE_LIFETIME = 300.0
 """Seconds for which a nonce is the one to use; for as long again it is still accepted."""
 
@@ -77,6 +79,8 @@ class _Seen:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._swept = 0.0
+        """When what is over was last looked for, which no flood makes us do all the time."""
         self._until: dict[bytes, float] = {}
 
     def add(self, digest: bytes, until: float, now: float) -> bool:
@@ -87,10 +91,11 @@ class _Seen:
         """
         if self._until.get(digest, 0) > now:
             return False
-        if len(self._until) >= self._most:
+        if len(self._until) >= self._most and abs(now - self._swept) >= SWEEP:
+            self._swept = now
             self._until = {each: end for each, end in self._until.items() if end > now}
-            if len(self._until) >= self._most:
-                raise OverloadedError("too many requests with a proof of possession")
+        if len(self._until) >= self._most:
+            raise OverloadedError("too many requests with a proof of possession")
         self._until[digest] = until
         return True
 

@@ -6,6 +6,7 @@ and `jwk` are never looked at here, and there are neither unsigned nor symmetric
 
 from __future__ import annotations
 
+import base64
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, cast
@@ -27,7 +28,10 @@ MAX_HEADER = 4096
 _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 _EDWARDS = frozenset({"EdDSA", "Ed25519"})
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
-MIN_RSA_BITS = 2048
+MAX_EXPONENT_BITS = 32
+MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
+"""What is smaller can be broken; what is larger is for wasting our time, as a client may that
+chooses the key of its proofs."""
 
 ASYMMETRIC = (*sorted(_RSA), *sorted(_CURVES), *sorted(_EDWARDS))
 """All algorithms there are here."""
@@ -136,10 +140,19 @@ def public_key(document: Mapping[str, object]) -> Key | None:
     kind = kinds.get(document.get("kty"))
     if kind is None:
         return None
-    found = kind.import_key(cast("dict[str, str | list[str]]", dict(document)))
-    if isinstance(found, RSAKey) and found.public_key.key_size < MIN_RSA_BITS:
-        return None
-    return found
+    if kind is RSAKey:
+        bits = _bits(document.get("n"))
+        if not MIN_RSA_BITS <= bits <= MAX_RSA_BITS or _bits(document.get("e")) > MAX_EXPONENT_BITS:
+            return None
+    return kind.import_key(cast("dict[str, str | list[str]]", dict(document)))
+
+
+def _bits(number: object) -> int:
+    """How long a number of a JWK is (RFC 7518, section 2); 0 for what is none."""
+    if not isinstance(number, str):
+        return 0
+    raw = base64.urlsafe_b64decode(number + "=" * (-len(number) % 4))
+    return int.from_bytes(raw, "big").bit_length()
 
 
 def fits(document: Mapping[str, object], algorithm: str) -> bool:

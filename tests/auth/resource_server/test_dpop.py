@@ -16,6 +16,7 @@ from tests.auth.resource_server.authority import (
     NOW,
     RESOURCE,
     digest,
+    encode,
     head,
     key,
     raw_token,
@@ -149,6 +150,20 @@ def test_a_proof_that_is_made_wrong_is_none(header, match):
 def test_a_proof_is_signed_with_the_key_it_shows(algorithm):
     with pytest.raises(UnauthorizedError, match="algorithm"):
         judge(proof(header={"alg": algorithm}, using="ES256"))
+
+
+@pytest.mark.parametrize(
+    "jwk",
+    [
+        {"kty": "RSA", "n": encode(b"\xff" * 128), "e": "AQAB"},
+        {"kty": "RSA", "n": 5, "e": "AQAB"},
+        {"kty": "RSA", "n": encode(b"\xff" * 1100), "e": "AQAB"},
+        {"kty": "RSA", "n": encode(b"\xff" * 256), "e": encode(b"\xff" * 255)},
+    ],
+)
+def test_a_key_that_is_weak_or_for_wasting_time_is_none(jwk):
+    with pytest.raises(ProofError, match="none for its algorithm"):
+        judge(proof(header={"alg": "RS256", "jwk": jwk}, using="ES256"))
 
 
 def test_somebody_elses_key_proves_nothing():
