@@ -17,6 +17,7 @@ from mcp_trio.http.admin import AdminApp, Document, Page
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.server.server import MCPServer
 from mcp_trio.telemetry import live
+from mcp_trio.telemetry.line_writer import LineWriter
 from mcp_trio.telemetry.recent import Recent
 
 logger = logging.getLogger("mcp_trio.cli")
@@ -26,6 +27,7 @@ async def serve_admin(
     section: AdminSection,
     servers: Collection[MCPServer],
     actor: CatalogActor,
+    writers: Collection[LineWriter],
     *,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
@@ -35,6 +37,7 @@ async def serve_admin(
         section: where.
         servers: whose events are counted; the first one is that which serves HTTP.
         actor: the catalog.
+        writers: of logs.
         task_status: reports the URLs.
 
     Raises:
@@ -53,7 +56,7 @@ async def serve_admin(
     try:
         from prometheus_client import disable_created_metrics  # noqa: PLC0415 - as the next one
 
-        from mcp_trio.telemetry.gauges import catalog_gauges, server_gauges  # noqa: PLC0415 - extra
+        from mcp_trio.telemetry import gauges  # noqa: PLC0415 - the same
         from mcp_trio.telemetry.prometheus import MEDIA, Prometheus  # noqa: PLC0415 - the same
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
@@ -63,7 +66,11 @@ async def serve_admin(
         cast(
             "Callable[[], None]", disable_created_metrics
         )()  # a second series for each counter, which says little
-        numbers = Prometheus(partial(server_gauges, main), partial(catalog_gauges, actor))
+        numbers = Prometheus(
+            partial(gauges.server_gauges, main),
+            partial(gauges.catalog_gauges, actor),
+            partial(gauges.log_gauges, writers),
+        )
         listeners.append(numbers)
         pages["/metrics"] = lambda: Document(numbers.show(), MEDIA)
     app = AdminApp(

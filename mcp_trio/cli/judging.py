@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from mcp_trio.cli.showing import BROKEN_PIPE, UnreadError, printable, put
+from mcp_trio.cli.showing import BROKEN_PIPE, UnreadError, put
 from mcp_trio.cli.showing import as_json as json_line
+from mcp_trio.telemetry.plain_text import printable
 
 TROUBLE = 2
 """The exit status where a file, a source or a registry cannot be used."""

@@ -28,6 +28,7 @@ from mcp_trio.cli import collector
 from mcp_trio.cli.admin import serve_admin
 from mcp_trio.cli.demo import DEMO_VALUES, DemoUpstream, demo_settings
 from mcp_trio.cli.interrupts import raise_again
+from mcp_trio.cli.journals import Journals
 from mcp_trio.config import (
     Draft,
     Fault,
@@ -69,8 +70,7 @@ logger = logging.getLogger("mcp_trio.cli")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
+    help="Least severe level that is logged.  [default: info, unless CONFIG has one]",
 )
 def serve(
     config: Path | None,
@@ -78,7 +78,7 @@ def serve(
     host: str | None,
     port: int | None,
     admin_port: int | None,
-    log_level: str,
+    log_level: str | None,
 ) -> None:
     """Publish the operations of a registry as MCP tools, over Streamable HTTP.
 
@@ -87,7 +87,7 @@ def serve(
     """
     if demo == (config is not None):
         raise click.UsageError("give either a CONFIG file or --demo")
-    configure_logging(level=log_level)
+    configure_logging(level=log_level or "info")
     collector.relax()
     # There is something to close from now on.
     raise_again()
@@ -97,15 +97,17 @@ def serve(
             ("--host", ("server", "host"), host),
             ("--port", ("server", "port"), port),
             ("--admin-port", ("admin", "port"), admin_port),
+            ("--log-level", ("logging", "level"), log_level),
         )
         if value is not None
     ]
     try:
         if config is None:
-            trio.run(_serve_demo, _settings(_demo_draft(options)))
+            asked = _settings(_demo_draft(options))
+            trio.run(_serve_demo, asked, Journals.open(asked, Path()))
         else:
             asked = _settings(draft_file(config, os.environ, options))
-            trio.run(_serve_config, asked, config.parent)
+            trio.run(_serve_config, asked, config.parent, Journals.open(asked, config.parent))
     except SettingsError as error:
         _explain(error.faults)
         sys.exit(1)
@@ -152,21 +154,23 @@ def _explain(faults: Iterable[Fault]) -> None:
         click.echo(f"mcp-trio: {each.as_text()}", err=True)
 
 
-async def _serve_config(settings: Settings, folder: Path) -> None:
+async def _serve_config(settings: Settings, folder: Path, journals: Journals) -> None:
     server = _make_server(settings.server, folder)
-    run = functools.partial(run_service, server, settings, folder)
-    await until_signalled(run, server.drain)
+    run = functools.partial(run_service, server, settings, folder, journals)
+    async with journals.running():
+        await until_signalled(run, server.drain, journals.reopen)
 
 
-async def _serve_demo(asked: Settings) -> None:
+async def _serve_demo(asked: Settings, journals: Journals) -> None:
     server = _make_server(asked.server, Path())
 
     async def run() -> None:
         # Within the watch over signals, so that none leaves the folder behind.
         async with _demo(asked) as (settings, upstream):
-            await run_service(server, settings, Path(), f"demo upstream {upstream}")
+            await run_service(server, settings, Path(), journals, f"demo upstream {upstream}")
 
-    await until_signalled(run, server.drain)
+    async with journals.running():
+        await until_signalled(run, server.drain, journals.reopen)
 
 
 @contextlib.asynccontextmanager
@@ -191,20 +195,26 @@ def _make_server(section: ServerSection, folder: Path) -> MCPServer:
     )
 
 
-async def run_service(server: MCPServer, settings: Settings, folder: Path, note: str = "") -> None:
+async def run_service(
+    server: MCPServer, settings: Settings, folder: Path, journals: Journals, note: str = ""
+) -> None:
     """Serve a registry until the server is drained or this is cancelled.
 
     Args:
         server: a fresh server; the catalog becomes its provider.
         settings: where everything is.
         folder: what relative paths of secrets are relative to.
+        journals: what is written down, and where; they run.
         note: more to say in the opening line.
 
     Raises:
         ConfigurationError: a connection or secret that cannot be.
         OSError: the address cannot be bound.
     """
-    connections = Connections(make_connections(settings.connections, folder))
+    made = make_connections(settings.connections, folder)
+    for connection in made:
+        journals.redactor.add(connection.secrets)
+    connections = Connections(made)
     actor = CatalogActor(
         settings.catalog.open_registry(folder),
         Compiler(connections),
@@ -216,6 +226,9 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
         options = attrs.evolve(options, auth=guard)
         _require(server, settings.auth.required_scopes)
     toolsets = _offer(server, actor, settings, folder)
+    if journals.audit is not None:
+        for each in (server, *toolsets.values()):
+            each.add_middleware(journals.audit)
     async with connections, trio.open_nursery() as nursery:
         await nursery.start(actor.run)
         nursery.start_soon(collector.settle, actor.ready)
@@ -223,7 +236,11 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.
             admin = await nursery.start(
-                serve_admin, settings.admin, [server, *toolsets.values()], actor
+                serve_admin,
+                settings.admin,
+                [server, *toolsets.values()],
+                actor,
+                journals.writers,
             )
             notes.append(f"admin on {' '.join(admin)}")
         async with trio.open_nursery() as serving:
@@ -234,6 +251,7 @@ async def run_service(server: MCPServer, settings: Settings, folder: Path, note:
                 settings=settings.server.serving_settings(settings.limits),
                 ready=actor.ready.is_set,
                 others=toolsets,
+                tell=journals.access,
             )
             urls: list[str] = await serving.start(serve_http)
             where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -18,6 +17,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
+
+from mcp_trio.telemetry.plain_text import STEERING, printable
 
 BROKEN_PIPE = 141
 """The exit status when nobody reads what is printed, as shells have it for SIGPIPE."""
@@ -29,33 +30,17 @@ characters beside a progress bar."""
 
 _notes = Console(stderr=True, highlight=False)
 
-# Control characters, marks that turn the direction of writing, other ends of lines, tags that
-# nobody sees, and what no encoding has.
-_STEERING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def printable(text: str) -> str:
-    """A text that a terminal only shows: all but tabs and ends of lines is escaped."""
-    return _STEERING.sub(_escape, text.replace("\r\n", "\n"))
-
 
 def one_line(text: str) -> str:
-    """Likewise, on one line and without tabs."""
+    """A text that a terminal only shows, on one line and without tabs."""
     return printable(" ".join(text.splitlines()).replace("\t", " "))
-
-
-def _escape(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape", "backslashreplace").decode()
 
 
 def as_json(value: object) -> str:
     """One line of JSON that steers no terminal and that every encoding has."""
     encoding = getattr(sys.stdout, "encoding", None) or ""
     text = json.dumps(value, ensure_ascii="utf" not in encoding.lower())
-    return _STEERING.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), text)
+    return STEERING.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def rows(table: Iterable[Sequence[str]]) -> str:

@@ -19,6 +19,9 @@ from mcp_trio.config.faults import Fault as Fault
 from mcp_trio.config.faults import Origin as Origin
 from mcp_trio.config.faults import SettingsError as SettingsError
 from mcp_trio.config.limits import LimitsSection as LimitsSection
+from mcp_trio.config.logs import AccessLogSection as AccessLogSection
+from mcp_trio.config.logs import AuditSection as AuditSection
+from mcp_trio.config.logs import LoggingSection as LoggingSection
 from mcp_trio.config.server import ServerSection as ServerSection
 from mcp_trio.config.settings import Settings as Settings
 from mcp_trio.config.settings import draft_file as draft_file

@@ -80,6 +80,8 @@ def _deeper(
         yield from key_faults(text, ("server", "state_keys", str(index)), around)
     if settings.server.cursor_key is not None:
         yield from key_faults(settings.server.cursor_key, ("server", "cursor_key"), around)
+    if settings.audit is not None and settings.audit.key is not None:
+        yield from key_faults(settings.audit.key, ("audit", "key"), around)
     for name, section in settings.connections.items():
         mine = [each for each in (*read, *named) if each.path[:2] == ("connections", name)]
         yield from _connection_faults(name, section, mine, around)

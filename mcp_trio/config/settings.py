@@ -20,6 +20,7 @@ from mcp_trio.config.environment import apply_environment
 from mcp_trio.config.faults import Fault, SettingsError
 from mcp_trio.config.hints import hinted
 from mcp_trio.config.limits import LimitsSection
+from mcp_trio.config.logs import AccessLogSection, AuditSection, LoggingSection
 from mcp_trio.config.reading import MISSING, structure
 from mcp_trio.config.schema import member
 from mcp_trio.config.server import ServerSection
@@ -42,6 +43,9 @@ class Settings:
     limits: LimitsSection = attrs.field(factory=LimitsSection)
     admin: AdminSection | None = None
     auth: AuthSection | None = None
+    logging: LoggingSection = attrs.field(factory=LoggingSection)
+    access_log: AccessLogSection | None = None
+    audit: AuditSection | None = None
     toolsets: dict[ToolsetName, ToolsetSection] = attrs.field(
         factory=dict[ToolsetName, ToolsetSection]
     )

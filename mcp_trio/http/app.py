@@ -24,6 +24,7 @@ from mcp_trio.errors import MCPError, OverloadedError, ProtocolError, Unauthoriz
 from mcp_trio.framing import gate
 from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
+from mcp_trio.http.access import note_of
 from mcp_trio.http.budget import Budget, Claim
 from mcp_trio.http.exchange import serve_request
 from mcp_trio.http.options import HTTPOptions, good_until, identified
@@ -199,6 +200,7 @@ class HTTPApp:
             try:
                 needed = self.service.required_scopes
                 principal = await identified(self.options, http.head, needed)
+                _note_principal(http, principal)
                 self._demand_scopes(principal)
             except MCPError as error:
                 refusal = gate.Refusal(self._status_of_unknown(error), error.message)
@@ -263,6 +265,7 @@ class HTTPApp:
         try:
             needed = self.service.required_scopes
             principal = await identified(self.options, http.head, needed)
+            _note_principal(http, principal)
             if http.scope["method"] != "POST":  # where it depends on the message
                 self._demand_scopes(principal)
             return attrs.evolve(http, principal=principal, guard=self.options.auth)
@@ -341,6 +344,7 @@ class HTTPApp:
                     with self._bodies.claim() as claim:
                         message = await self._read(http, send, cors, claim)
                         if message is not None:
+                            _note_message(http, message, Kind.HANDSHAKE)
                             await self._legacy.post(line, message, http, send, cors)
             case "OPTIONS":
                 await respond(send, 204, headers=(*cors, *_preflight(http, cors)))
@@ -393,7 +397,9 @@ class HTTPApp:
     async def _message(
         self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
     ) -> None:
-        match detect_http(message, http.headers):
+        kind = detect_http(message, http.headers)
+        _note_message(http, message, kind)
+        match kind:
             case Kind.STATELESS:
                 await self._stateless(message, http, send, cors)
             case Kind.HANDSHAKE:
@@ -534,6 +540,16 @@ class HTTPApp:
             return
         self.sessions.end(session)
         await respond(send, 204, headers=cors)
+
+
+def _note_principal(http: HTTPRequest, principal: Principal | None) -> None:
+    if (note := note_of(http.scope)) is not None:
+        note.principal = principal
+
+
+def _note_message(http: HTTPRequest, message: Message, kind: Kind) -> None:
+    if (note := note_of(http.scope)) is not None:
+        note.carries(message, kind.name.lower())
 
 
 def _challenges(error: MCPError) -> tuple[Header, ...]:

@@ -19,6 +19,7 @@ from hypercorn import typing as hypercorn_typing
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H2ProtocolAssumedError
 
+from .access import Note, Tell, noted
 from .arrival import MAX_REFUSALS, Doorway, with_tls
 from .asgi_call import LOGGER, AppCall, ASGIApp, Respond, Scope
 from .byte_pipe import open_pipe
@@ -54,6 +55,9 @@ class ServiceParts:
 
     context: WorkerContext
     """Whether the service drains, as Hypercorn's protocol classes read it."""
+
+    tell: Tell | None
+    """Who is told of each exchange that is over."""
 
 
 class Connection:
@@ -134,6 +138,7 @@ class Connection:
             send=self._take_event,
             flush=self.flush,
             wake_reader=self.wake_reader,
+            refused=self._note_refusal,
         )
 
     async def _arrive(self) -> bool:
@@ -280,6 +285,22 @@ class Connection:
 
     # Writing.
 
+    def _note_refusal(self, method: bytes, status: int) -> None:
+        """Tell of a request that was refused before there was an application call."""
+        if self._parts.tell is not None:
+            now = trio.current_time()
+            note = Note(
+                method=method.decode("ascii", "backslashreplace"),
+                path=None,
+                version=None,
+                client=self._peer.client[0] if self._peer.client else None,
+                began=now,
+                ended=now,
+                status=status,
+                complete=True,
+            )
+            self._parts.tell(note)
+
     async def _take_event(self, event: Event) -> None:
         """Take what the protocol object sends. Never suspends."""
         if isinstance(event, RawData):
@@ -369,6 +390,8 @@ class Connection:
         self._calls.add(call)
         self._protocol.adopt(call)
         served = self._parts.app if status is None else refusing(status)
+        if self._parts.tell is not None:
+            served = noted(served, self._parts.tell)
         self._nursery.start_soon(self._run_call, call, served, place)
         return call.put
 

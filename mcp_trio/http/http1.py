@@ -87,6 +87,7 @@ class HTTP1(H11Protocol):
             Phase.IDLE: settings.keep_alive_timeout,
         }
         self._settings = settings
+        self._refused = around.refused
         self._messages = around.config.messages
         self._meter: SocketMeter | None = None  # once this is a WebSocket
         self._max_head = settings.max_header_bytes
@@ -325,6 +326,8 @@ class HTTP1(H11Protocol):
     async def _refuse(self, status: int) -> None:
         """Answer with an error if nothing was answered yet, tell the application, close."""
         if self.connection.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            if self._call is None:
+                self._refused(self._method, status)
             await self._send_error_response(status)
         await self._close_stream()
         await self.send(Closed())
@@ -399,6 +402,7 @@ class HTTP1(H11Protocol):
 
     async def _close_stream(self) -> None:
         self._call = None
+        self._method = b""
         let_go(self.stream)
         await super()._close_stream()
 

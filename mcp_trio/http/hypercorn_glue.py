@@ -165,6 +165,10 @@ class Surroundings:
     wake_reader: Callable[[], None]
     """Makes the reader call the protocol's ``resume``."""
 
+    refused: Callable[[bytes, int], None]
+    """Told the method, if it is known, and the status of a request that was refused without an
+    application call."""
+
     def connection_state(self) -> hypercorn_typing.ConnectionState:
         """Return a new, empty ``scope["state"]``: there is no lifespan to fill it."""
         return hypercorn_typing.ConnectionState({})

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import attrs
 import trio
 
+from .access import Tell
 from .arrival import MAX_REFUSALS, Doorway
 from .asgi_call import LOGGER, ASGIApp, ConnectionHandle
 from .binding import listen_tcp
@@ -64,6 +65,7 @@ class HTTPService:
         settings: ServingSettings | None = None,
         tls: TLSOptions | None = None,
         on_drain: Callable[[], None] | None = None,
+        tell: Tell | None = None,
     ) -> None:
         """Prepare the service; nothing is opened yet.
 
@@ -72,6 +74,7 @@ class HTTPService:
             settings: the limits.
             tls: speak TLS on every connection, with these certificates.
             on_drain: called once, by `drain`, for the application to end its endless streams.
+            tell: called with the note of each exchange that is over.
 
         Raises:
             ConfigurationError: the certificates or the trusted proxies cannot be used.
@@ -84,6 +87,7 @@ class HTTPService:
             settings=self._settings,
             config=ProtocolConfig(self._settings),
             context=WorkerContext(),
+            tell=tell,
         )
         self._on_drain = on_drain
         self._connections: set[Connection] = set()

@@ -21,6 +21,7 @@ from mcp_trio.session.dispatch import Service
 
 if TYPE_CHECKING:
     # Slow to import, and no part of a server that speaks over lines.
+    from mcp_trio.http.access import Tell
     from mcp_trio.http.by_path import ByPath
     from mcp_trio.http.responses import Application
     from mcp_trio.http.seats import Seat
@@ -79,6 +80,7 @@ class HTTPServing:
         ready: Callable[[], bool] = lambda: True,
         others: Mapping[str, HTTPServing] | None = None,
         seat: Seat | None = None,
+        tell: Tell | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve Streamable HTTP on Hypercorn's protocols until drained or cancelled.
@@ -100,6 +102,7 @@ class HTTPServing:
                 this one, and have the same options but for HTTP+SSE.
             seat: this process is one of several that serve the endpoint together; it has the
                 listeners, and requests of the other processes' sessions are relayed to them.
+            tell: called with the note of each HTTP exchange that is over; must not wait or raise.
             task_status: reports the URLs of the endpoint.
 
         Raises:
@@ -127,7 +130,7 @@ class HTTPServing:
             host=host, port=port, unix=unix_socket, unix_mode=unix_mode, inherited=inherited
         )
         outer = app if seat is None else Relay(app, seat, first.options.legacy_messages_path)
-        service = HTTPService(outer, settings=settings, tls=tls, on_drain=app.drain)
+        service = HTTPService(outer, settings=settings, tls=tls, on_drain=app.drain, tell=tell)
         where = listening(place, backlog=service.backlog) if seat is None else seat.listening()
         async with where as listeners:
             with self._running(RunningHTTP(service, app)):

@@ -466,7 +466,9 @@ EOF_GRACE = 0.5
 
 
 async def until_signalled(
-    serve: Callable[[], Awaitable[object]], drain: Callable[[], None] | None
+    serve: Callable[[], Awaitable[object]],
+    drain: Callable[[], None] | None,
+    reload: Callable[[], object] | None = None,
 ) -> None:
     """Run a service until it returns; SIGTERM and SIGINT end it.
 
@@ -474,14 +476,18 @@ async def until_signalled(
         serve: the service.
         drain: what the first signal does; None cancels at once. A second signal always
             cancels.
+        reload: what SIGHUP does, each time; None leaves it alone.
     """
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    watched = {signal.SIGTERM, signal.SIGINT, *([] if reload is None else [signal.SIGHUP])}
+    with trio.open_signal_receiver(*watched) as signals:
         async with trio.open_nursery() as nursery:
 
             async def obey() -> None:
                 first = True
-                async for _ in signals:
-                    if first and drain is not None:
+                async for received in signals:
+                    if received == signal.SIGHUP and reload is not None:
+                        reload()
+                    elif first and drain is not None:
                         first = False
                         drain()
                     else:

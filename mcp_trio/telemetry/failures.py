@@ -33,14 +33,23 @@ class Failure:
 
     @classmethod
     def of(cls, event: ToolCompleted) -> Failure:
-        """Read it. A tool may have put anything into `_meta`; what does not fit is left out."""
-        told = event.meta.get(ERROR_KEY)
+        """Read it."""
+        return cls.read(event.meta.get(ERROR_KEY), event.code)
+
+    @classmethod
+    def read(cls, told: object, code: str | None = None) -> Failure:
+        """Read what stands in `_meta`: a tool may have put anything there.
+
+        Args:
+            told: under `ERROR_KEY`; what does not fit is left out.
+            code: if it says none.
+        """
         known = cast("JSONObject", told) if isinstance(told, dict) else dict[str, object]()
-        code, status = known.get("code", event.code), known.get("upstream_status")
+        found, status = known.get("code", code), known.get("upstream_status")
         return cls(
             stage=_text(known.get("stage")) or HANDLER,
             sub=_text(known.get("sub")),
-            code=code if isinstance(code, int) else _text(code),
+            code=found if isinstance(found, int) else _text(found),
             upstream_status=status if isinstance(status, int) else None,
             operation_id=_text(known.get("operation_id")),
             revision=_text(known.get("revision")),

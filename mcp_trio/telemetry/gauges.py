@@ -5,7 +5,7 @@ Needs the `prometheus` extra.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 import trio.lowlevel
@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import (
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.status import CatalogState
 from mcp_trio.server.server import MCPServer
+from mcp_trio.telemetry.line_writer import LineWriter
 
 
 def server_gauges(server: MCPServer) -> Iterator[Metric]:
@@ -77,3 +78,17 @@ def catalog_gauges(actor: CatalogActor) -> Iterator[Metric]:
         "mcp_catalog_failures", "Failed looks since the last good one.", status.consecutive_failures
     )
     yield CounterMetricFamily("mcp_catalog_swaps", "Changes put in place.", status.swaps)
+
+
+def log_gauges(writers: Iterable[LineWriter]) -> Iterator[Metric]:
+    """What became of lines of logs."""
+    dropped = CounterMetricFamily("mcp_log_dropped", "Lines that were lost.", labels=("log",))
+    failing = GaugeMetricFamily(
+        "mcp_log_failing", "Whether it cannot be written just now.", labels=("log",)
+    )
+    for writer in writers:
+        name = writer.name.removeprefix("the ")
+        dropped.add_metric((name,), writer.dropped)
+        failing.add_metric((name,), writer.trouble is not None)
+    yield dropped
+    yield failing

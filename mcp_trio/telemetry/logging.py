@@ -1,36 +1,108 @@
 """Logs by structlog: pretty on a terminal, one JSON object a line otherwise.
 
 The layers below log through the standard library; this turns their records and
-structlog's own into the same form. A library does not call it, a program does.
+structlog's own into the same form, says for which request they were made, and takes out what
+nobody should read. A library does not call it, a program does.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
+from collections.abc import MutableMapping
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import Processor
 
+from mcp_trio.runtime.pipeline import CompiledOperation
+from mcp_trio.server.server import MCPServer
+from mcp_trio.session.context import REQUEST, Context
+from mcp_trio.session.serving import SESSION
+from mcp_trio.telemetry.line_writer import LineWriter
+from mcp_trio.telemetry.plain_text import json_line, printable
+from mcp_trio.telemetry.redaction import Redactor
+
+MAX_TEXT = 128
+"""Characters of anything that a client has chosen."""
+
+
+def operation_of(context: Context) -> CompiledOperation | None:
+    """The published operation that a request calls by its own name; None if it does not."""
+    server, target = context.server, context.target
+    if context.method != "tools/call" or target is None or not isinstance(server, MCPServer):
+        return None
+    entry = server.tools.find(target)
+    return entry if isinstance(entry, CompiledOperation) else None
+
+
+def add_request(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Say for which session and request a line was made, if it was for one.
+
+    Tasks and threads that a handler starts inherit both, so their lines say it, too.
+    """
+    side, context = SESSION.get(), REQUEST.get()
+    if side is not None:
+        event.setdefault("session", side.label)
+    if context is None:
+        return event
+    event.setdefault("request_id", str(context.request_id)[:MAX_TEXT])
+    event.setdefault("method", context.method[:MAX_TEXT])
+    if context.principal is not None:
+        event.setdefault("principal", context.principal.subject[:MAX_TEXT])
+    if context.method == "tools/call" and context.target is not None:
+        event.setdefault("tool", context.target[:MAX_TEXT])
+        if (called := operation_of(context)) is not None:
+            event.setdefault("operation_id", called.operation.operation_id)
+    return event
+
+
 SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
+    add_request,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.processors.StackInfoRenderer(),
+    structlog.processors.format_exc_info,
 )
 
 
+class LineHandler(logging.Handler):
+    """Hands the lines of a log to a `LineWriter`."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand over one record."""
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - what logs is no reason to fail
+            self.handleError(record)
+            return
+        self._writer.put(line.encode("utf-8", "backslashreplace") + b"\n")
+
+
 def configure_logging(
-    *, level: str = "info", stream: TextIO | None = None, pretty: bool | None = None
+    *,
+    level: str = "info",
+    stream: TextIO | None = None,
+    writer: LineWriter | None = None,
+    pretty: bool | None = None,
+    redactor: Redactor | None = None,
 ) -> None:
-    """Send everything that this process logs to one stream. The last call wins.
+    """Send everything that this process logs to one place. The last call wins.
 
     Args:
         level: least severe level shown: debug, info, warning, error or critical.
-        stream: defaults to standard error.
+        stream: where to; defaults to standard error.
+        writer: where to in place of a stream.
         pretty: for people; None decides by whether the stream is a terminal.
+        redactor: takes out secrets; by default one that knows of none, and tokens only.
 
     Raises:
         ValueError: no such level.
@@ -39,17 +111,21 @@ def configure_logging(
     if number is None:
         raise ValueError(f"no such log level: {level!r}")
     target = sys.stderr if stream is None else stream
-    terminal = target.isatty() if pretty is None else pretty
+    terminal = writer is None and target.isatty()
     render: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=terminal)]
-        if terminal
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        [_escaped, structlog.dev.ConsoleRenderer(colors=terminal)]
+        if (terminal if pretty is None else pretty)
+        else [_as_json]
     )
-    handler = logging.StreamHandler(target)
+    handler = logging.StreamHandler(target) if writer is None else LineHandler(writer)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=SHARED,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                redactor or Redactor(),
+                *render,
+            ],
         )
     )
     root = logging.getLogger()
@@ -67,3 +143,21 @@ def configure_logging(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+_SEVERAL_LINES = frozenset({"exception", "stack"})
+
+
+def _escaped(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Let no text steer a terminal, or look like a line of its own."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            shown = printable(value)
+            event[key] = shown if key in _SEVERAL_LINES else shown.replace("\n", "\\n")
+    return event
+
+
+def _as_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    return json_line(dict(event))

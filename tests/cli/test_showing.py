@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from mcp_trio.cli.client import _kinds, _value
-from mcp_trio.cli.showing import as_json, one_line, printable, rows
+from mcp_trio.cli.showing import as_json, one_line, rows
+from mcp_trio.telemetry.plain_text import printable
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ def test_faults_of_all_sections_are_told_together():
         "admin": {"port": "x"},
         "toolsets": {"a b": {"names": ["*"]}, "crm": {}, "c": {"search_above": -1, "tags": ["x"]}},
         "connections": {"a": {}, "b": {"base_url": "http://x", "auth": {"kind": "bearer", "x": 1}}},
-        "adnim": {},
+        "admn": {},
     }
     assert sorted(faults(values)) == [
         "admin.port: must be a whole number",
-        "adnim: unknown key; did you mean admin?",
+        "admn: unknown key; did you mean admin?",
         "catalog.interval: must be greater than 0",
         "catalog.registry: missing key",
         "connections.a.base_url: missing key",

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -16,7 +17,8 @@ from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.stages import ERROR_KEY
 from mcp_trio.server.server import MCPServer
-from mcp_trio.telemetry.gauges import catalog_gauges, server_gauges
+from mcp_trio.telemetry.gauges import catalog_gauges, log_gauges, server_gauges
+from mcp_trio.telemetry.line_writer import LineWriter
 from mcp_trio.telemetry.prometheus import MAX_KINDS, MAX_TOOLS, MEDIA, Prometheus
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.catalog.conftest import MemoryRegistry
@@ -185,9 +187,24 @@ async def test_the_catalog_is_told_and_its_look_counted_once_whatever_the_number
     assert sum(found[key] for key in found if key[0] == "mcp_catalog_look_total") == 1
 
 
+async def test_lines_of_logs_that_are_lost_are_counted():
+    writer = LineWriter(Path("/dev/full"), "the audit log", report=lambda text: None)
+    numbers = Prometheus(partial(log_gauges, [writer]))
+    assert values(numbers)["mcp_log_dropped_total", "audit log"] == 0
+    writer.put(b"line\n")
+    assert values(numbers)["mcp_log_dropped_total", "audit log"] == 1
+    assert values(numbers)["mcp_log_failing", "audit log"] == 0
+    writer.close()
+
+
 async def test_the_page_for_operators_lists_every_metric_there_is():
     server, actor = MCPServer("listed"), CatalogActor(MemoryRegistry(), Compiler(Connections([])))
-    numbers = Prometheus(partial(server_gauges, server), partial(catalog_gauges, actor))
+    reads = (
+        partial(server_gauges, server),
+        partial(catalog_gauges, actor),
+        partial(log_gauges, []),
+    )
+    numbers = Prometheus(*reads)
     found = set(re.findall(r"^# TYPE (mcp_\w+)", numbers.show().decode(), re.MULTILINE))
     page = (ROOT / "docs" / "operating.md").read_text()
     listed = set(re.findall(r"^\| `(mcp_\w+)` \|", page, re.MULTILINE))

@@ -1,0 +1,100 @@
+"""The logs of `mcp-trio serve`: opened as the settings say, written while it runs, opened anew."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import attrs
+import click
+
+from mcp_trio.config import AccessLogSection, AuditSection, LoggingSection, Settings
+from mcp_trio.config.keys import read_key
+from mcp_trio.telemetry.access_log import AccessLog
+from mcp_trio.telemetry.audit import AuditLog
+from mcp_trio.telemetry.line_writer import STREAMS, LineWriter
+from mcp_trio.telemetry.logging import configure_logging
+from mcp_trio.telemetry.redaction import Redactor
+
+
+@attrs.frozen(kw_only=True)
+class Journals:
+    """What a service writes down."""
+
+    writers: tuple[LineWriter, ...]
+    """All of them, the one that the others' troubles are told to first."""
+    redactor: Redactor
+    """What takes secrets out of what the service tells of itself."""
+    access: AccessLog | None
+    """One line for each HTTP exchange."""
+    audit: AuditLog | None
+    """One line for each call of a tool."""
+
+    @classmethod
+    def open(cls, settings: Settings, folder: Path) -> Journals:
+        """Open every file, and send what the process logs from now on to its place.
+
+        Args:
+            settings: where to.
+            folder: what relative paths are relative to.
+
+        Raises:
+            ConfigurationError: a file cannot be opened, or a key is missing or is none.
+        """
+        writers = [_main_log(settings.logging, folder)]
+        access = audit = None
+        if settings.access_log is not None:
+            writers.append(_writer(settings.access_log, folder, "the access log"))
+            access = AccessLog(writers[-1])
+        if settings.audit is not None:
+            writers.append(_writer(settings.audit, folder, "the audit log"))
+            key, required = settings.audit.key, settings.audit.required
+            held = None if key is None else read_key(key, "audit.key", folder, os.environ)
+            audit = AuditLog(writers[-1], key=held, required=required)
+        redactor = Redactor()
+        configure_logging(
+            level=settings.logging.level,
+            writer=writers[0],
+            pretty=_pretty(settings.logging),
+            redactor=redactor,
+        )
+        return cls(writers=tuple(writers), redactor=redactor, access=access, audit=audit)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """Write off the loop while the block runs; see `LineWriter.running`."""
+        async with contextlib.AsyncExitStack() as stack:
+            for writer in self.writers:
+                await stack.enter_async_context(writer.running())
+            yield
+
+    def reopen(self) -> None:
+        """Open every file anew before its next line."""
+        for writer in self.writers:
+            writer.reopen()
+
+
+def _main_log(section: LoggingSection, folder: Path) -> LineWriter:
+    place = _place(section.file, folder)
+    # What cannot be written into the log has to be told elsewhere, if there is another place.
+    return LineWriter(place, "the log", report=None if isinstance(place, int) else _say)
+
+
+def _pretty(section: LoggingSection) -> bool:
+    if section.format != "auto":
+        return section.format == "text"
+    return section.file in STREAMS and os.isatty(STREAMS[section.file])
+
+
+def _writer(section: AccessLogSection | AuditSection, folder: Path, name: str) -> LineWriter:
+    return LineWriter(_place(section.file, folder), name)
+
+
+def _place(name: str, folder: Path) -> Path | int:
+    return STREAMS[name] if name in STREAMS else folder / name
+
+
+def _say(text: str) -> None:
+    click.echo(f"mcp-trio: {text}", err=True)
