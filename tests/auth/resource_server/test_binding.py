@@ -13,6 +13,8 @@ from tests.messages import initialize
 OTHERS = ("bob", "ann of another issuer")
 others = pytest.mark.parametrize("other", OTHERS)
 STREAM = {"accept": "text/event-stream"}
+PATIENCE = 5
+"""Seconds for a refusal; a stream that is opened instead has no end."""
 
 
 def call(name, id_=1, **arguments):
@@ -63,12 +65,13 @@ async def test_a_session(other):
         opened = await client.post(initialize(), world.ann())
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}
         theirs = {**session, **world.other(other)}
-        for refused in (
-            await client.post(call("slow"), theirs),
-            await client.request("GET", headers={**STREAM, **theirs}),
-            await client.request("DELETE", headers=theirs),
-        ):
-            assert refused.status == 404
+        with trio.fail_after(PATIENCE):
+            for refused in (
+                await client.post(call("slow"), theirs),
+                await client.request("GET", headers={**STREAM, **theirs}),
+                await client.request("DELETE", headers=theirs),
+            ):
+                assert refused.status == 404
         # Nor is the session itself a proof.
         assert (await client.post(call("slow"), session)).status == 401
         assert client.app.statistics().sessions == 1
@@ -91,7 +94,8 @@ async def test_a_stream_that_is_resumed(other):
         world.release.set()
         await wait_all_tasks_blocked()
         resume = {**STREAM, **session, "last-event-id": last}
-        refused = await client.request("GET", headers={**resume, **world.other(other)})
+        with trio.fail_after(PATIENCE):
+            refused = await client.request("GET", headers={**resume, **world.other(other)})
         assert refused.status == 404
         assert "ann" not in refused.body.decode()
         again = await client.request("GET", headers={**resume, **world.ann()})

@@ -7,14 +7,18 @@ from contextlib import asynccontextmanager
 from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
+import attrs
 import httpx2
 import pytest
 import trio
+from joserfc.jwk import ECKey
 
 from mcp_trio import ClientOptions, ErrorCode, MCPClient, MCPError
 from mcp_trio.auth import ClientCredentials, OAuth, Redirect
+from mcp_trio.auth.resource_server import DPoP, Nonces
+from mcp_trio.auth.resource_server.signed import take_apart
 from mcp_trio.http.serving import HTTPService
-from tests.auth.resource_server.authority import encode
+from tests.auth.resource_server.authority import encode, raw_token
 from tests.programs import ROOT, load
 
 EXAMPLE = ROOT / "examples" / "authorization"
@@ -27,8 +31,12 @@ def free_port():
 
 
 @asynccontextmanager
-async def running():
-    """Both servers; gives the URL of the endpoint and the authorization server itself."""
+async def running(**changes):
+    """Both servers; gives the URL of the endpoint and the authorization server itself.
+
+    Args:
+        changes: to what says who calls.
+    """
     authority = load(EXAMPLE / "authorization_server.py").AuthorizationServer("")
     notes = load(EXAMPLE / "server.py")
     async with trio.open_nursery() as nursery:
@@ -36,6 +44,7 @@ async def running():
         authority.issuer = issuer
         port = free_port()
         options = notes.options(f"http://127.0.0.1:{port}/mcp", issuer)
+        options = attrs.evolve(options, auth=attrs.evolve(options.auth, **changes))
         serve = partial(notes.server.serve_http, options=options)
         (url,) = await nursery.start(serve, "127.0.0.1", port)
         yield url, authority
@@ -152,3 +161,49 @@ async def test_a_client_cannot_have_just_any_redirect_uri(uri):
     authority = load(EXAMPLE / "authorization_server.py").AuthorizationServer("https://as.example")
     with pytest.raises(Exception, match="https, or http on this machine"):
         authority.register({"redirect_uris": [uri]})
+
+
+# -- tokens that are bound to a key ----------------------------------------------------
+
+
+def binding(authority):
+    """Have the authorization server bind its tokens to the key of the proof it is shown."""
+
+    class Binding(type(authority)):
+        jkt = None
+
+        def metadata(self):
+            return {**super().metadata(), "dpop_signing_alg_values_supported": ["ES256"]}
+
+        def _answer(self, scope, headers, body):
+            shown = take_apart(headers.get("dpop", ""))
+            self.jkt = None if shown is None else ECKey.import_key(shown.header["jwk"]).thumbprint()
+            return super()._answer(scope, headers, body)
+
+        def _made(self, *arguments):
+            made = super()._made(*arguments)
+            if self.jkt is None:
+                return made
+            claims = {**take_apart(made["access_token"]).claims, "cnf": {"jkt": self.jkt}}
+            header = {"typ": "at+jwt", "alg": "ES256", "kid": self.key.kid}
+            return {
+                **made,
+                "access_token": raw_token(header, claims, self.key),
+                "token_type": "DPoP",
+            }
+
+    authority.__class__ = Binding
+
+
+async def test_our_own_client_proves_that_it_holds_the_key_of_its_token():
+    dpop = DPoP(required=True, nonces=Nonces())
+    machine = partial(ClientCredentials, client_id="machine", client_secret="machine-secret")
+    async with running(dpop=dpop) as (url, authority):
+        binding(authority)
+        async with MCPClient(url, options=ClientOptions(auth=machine())) as client:
+            for _ in range(3):
+                assert (await client.call_tool("read_note")).content[0].text == "nothing yet"
+        with pytest.raises(MCPError) as refused:
+            async with MCPClient(url, options=ClientOptions(auth=machine(dpop=False))) as client:
+                await client.call_tool("read_note")
+        assert refused.value.code is ErrorCode.UNAUTHORIZED
