@@ -13,6 +13,7 @@ import trio
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.config import AdminSection
 from mcp_trio.events import Event
+from mcp_trio.http import admin_page
 from mcp_trio.http.admin import AdminApp, Document, Page
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.server.server import MCPServer
@@ -46,6 +47,7 @@ async def serve_admin(
     recent = Recent()
     listeners: list[Callable[[Event], None]] = [recent]
     pages: dict[str, Page] = {
+        "/": admin_page.page,
         "/catalog": lambda: Document.of(actor.status().as_json()),
         "/sessions": lambda: Document.of(live.sessions()),
         "/tasks": lambda: Document.of(live.tree()),

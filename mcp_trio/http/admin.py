@@ -18,7 +18,7 @@ from mcp_trio.framing.gate import Refusal
 from mcp_trio.http import websocket
 from mcp_trio.http.probes import PROBES, answer_probe
 from mcp_trio.http.requests import HTTPRequest
-from mcp_trio.http.responses import JSON, Receive, Scope, Send, respond
+from mcp_trio.http.responses import JSON, Header, Receive, Scope, Send, respond
 
 
 @attrs.frozen
@@ -28,6 +28,8 @@ class Document:
     body: bytes
     media: bytes = JSON
     """Its media type."""
+    headers: tuple[Header, ...] = ()
+    """More fields of the answer."""
 
     @classmethod
     def of(cls, value: object) -> Document:
@@ -81,10 +83,15 @@ class AdminApp:
         else:
             made = page()
             document = await made if inspect.isawaitable(made) else made
-            await respond(send, 200, document.body, _UNCACHED, media=document.media)
+            fields = (*_FIELDS, *document.headers)
+            await respond(send, 200, document.body, fields, media=document.media)
 
 
-_UNCACHED = ((b"cache-control", b"no-store"),)
+_FIELDS: tuple[Header, ...] = (
+    (b"cache-control", b"no-store"),
+    # A document repeats what clients say: it is what its media type says, and nothing else.
+    (b"x-content-type-options", b"nosniff"),
+)
 
 
 async def _fault(send: Send, status: int, reason: str) -> None:

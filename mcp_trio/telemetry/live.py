@@ -44,10 +44,10 @@ def tree(limit: int = MAX_TASKS) -> JSONObject:
         limit: tasks to describe.
 
     Returns:
-        `tasks`, `left_out` and `cancelled` count; `root` is the tree: each task has `name`,
-        `waits_in`, `cancelled`, `shielded`, `deadline_seconds`, `nurseries` (one list of tasks
-        for each that it has open, those left out missing), and where one begins `session` and
-        `request`.
+        `tasks`, `left_out` and `cancelled` count; `root` is the tree: each task has `id` (no
+        other task of the process ever has it), `name`, `waits_in`, `cancelled`, `shielded`,
+        `deadline_seconds`, `nurseries` (one list of tasks for each that it has open, those left
+        out missing), and where one begins `session` and `request`.
     """
     root = trio.lowlevel.current_root_task()
     if root is None:
@@ -55,21 +55,25 @@ def tree(limit: int = MAX_TASKS) -> JSONObject:
     now = trio.current_time()
     shown = count = cancelled = 0
     top: list[JSONObject] = []
-    queue = deque([(root, top)])
+    # With each task goes the session that it runs in. A task that a connection starts in a session
+    # has the context of the connection, which is in none.
+    queue: deque[tuple[trio.lowlevel.Task, list[JSONObject], ServerSide | None]]
+    queue = deque([(root, top, None)])
     while queue:
-        task, place = queue.popleft()
+        task, place, around = queue.popleft()
+        side = task.context.get(SESSION) or around
         count += 1
         cancelled += _status(task).effectively_cancelled
         node: JSONObject = {}
         if shown < limit:
             shown += 1
-            node = _task(task, now)
+            node = _task(task, side, around, now)
             place.append(node)
         nurseries: list[list[JSONObject]] = []
         for nursery in task.child_nurseries:
             inside: list[JSONObject] = []
             nurseries.append(inside)
-            queue.extend((child, inside) for child in _oldest_first(nursery))
+            queue.extend((child, inside, side) for child in _oldest_first(nursery))
         node["nurseries"] = nurseries
     return {
         "tasks": count,
@@ -113,7 +117,11 @@ def _sessions() -> Iterator[ServerSide]:
 
 def _oldest_first(nursery: trio.Nursery) -> list[trio.lowlevel.Task]:
     """The tasks of a nursery in an order that stays the same from one look to the next."""
-    return sorted(nursery.child_tasks, key=lambda task: task._counter)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return sorted(nursery.child_tasks, key=_number)
+
+
+def _number(task: trio.lowlevel.Task) -> int:
+    return task._counter  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def _status(task: trio.lowlevel.Task) -> Any:
@@ -121,18 +129,21 @@ def _status(task: trio.lowlevel.Task) -> Any:
     return task._cancel_status  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def _task(task: trio.lowlevel.Task, now: float) -> JSONObject:
+def _task(
+    task: trio.lowlevel.Task, side: ServerSide | None, around: ServerSide | None, now: float
+) -> JSONObject:
     status = _status(task)
     node: JSONObject = {
+        "id": _number(task),
         "name": task.name,
         "waits_in": _waits_in(task),
         "cancelled": bool(status.effectively_cancelled),
         "shielded": _shielded(task),
         "deadline_seconds": _left(status.effective_deadline(), now),
     }
-    side, request = task.context.get(SESSION), task.context.get(REQUEST)
+    request = task.context.get(REQUEST)
     parent = None if task.parent_nursery is None else task.parent_nursery.parent_task
-    if side is not None and (parent is None or parent.context.get(SESSION) is not side):
+    if side is not None and side is not around:
         node["session"] = _session(side, now)
     if request is not None and (parent is None or parent.context.get(REQUEST) is not request):
         node["request"] = _request(request, side, now)

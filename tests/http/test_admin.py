@@ -30,6 +30,7 @@ async def admin():
             "/numbers": numbers,
             "/text": lambda: Document(b"up 1\n", b"text/plain"),
             "/broken": broken,
+            "/": lambda: Document(b"<p>", b"text/html", ((b"referrer-policy", b"no-referrer"),)),
         },
         policy=HTTPOptions().gate("127.0.0.1"),
         ready=lambda: facts["ready"],
@@ -72,6 +73,14 @@ async def test_a_page_has_a_media_type_of_its_own():
         status, head, body = await ask("/text")
         assert (status, body) == (200, b"up 1\n")
         assert "content-type: text/plain" in head
+
+
+async def test_a_document_has_fields_of_its_own_and_is_taken_for_nothing_else():
+    async with admin() as ask:
+        assert "referrer-policy: no-referrer" in (await ask("/"))[1]
+        assert "referrer-policy" not in (await ask("/text"))[1]
+        for path in ("/", "/text", "/numbers"):
+            assert "x-content-type-options: nosniff" in (await ask(path))[1]
 
 
 async def test_head_has_the_length_and_no_body():

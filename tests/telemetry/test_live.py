@@ -111,6 +111,27 @@ async def test_a_session_is_listed_for_as_long_as_it_lives(autojump_clock):
     assert live.sessions()["count"] == 0
 
 
+async def test_a_request_over_http_is_in_its_session():
+    server, began = make_server()
+    async with world(server, "http", R2025_11_25) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "hold", {"word": CANARY})
+        await began.wait()
+        await trio.lowlevel.checkpoint()
+        told = live.tree()
+        (session,) = [node["session"] for node, _ in nodes(told) if "session" in node]
+        (node,) = requests(told)
+        assert node["request"]["session"] == session["id"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_task_keeps_its_number_and_has_it_alone(nursery, autojump_clock):
+    nursery.start_soon(trio.sleep_forever)
+    await wait_all_tasks_blocked()
+    numbers = [[node["id"] for node, _ in nodes(live.tree())] for _ in range(2)]
+    assert numbers[0] == numbers[1]
+    assert len(set(numbers[0])) == len(numbers[0])
+
+
 async def test_the_id_of_a_session_over_http_is_not_shown():
     async with world(make_server()[0], "http", R2025_11_25) as client:
         await client.ping()
