@@ -272,6 +272,33 @@ def test_of_several_processes_each_has_its_own_and_who_is_silent_is_named(shared
     expect(table(page, "sessions")).to_contain_text("server-1, worker 2")
 
 
+def test_of_very_much_a_part_is_shown_with_all_heads_and_the_rest_is_counted(shared, visit):
+    page = visit(shared.admin)
+    sessions, tasks = [], []
+    for number in range(600):
+        sessions.append({
+            "id": f"server-{number}", "kind": "http", "server": "s", "revision": None,
+            "client": None, "principal": None, "age_seconds": 5, "in_flight": number % 2,
+        })  # fmt: skip
+        request = {
+            "id": "9", "method": "tools/call", "target": f"tool-{number}", "revision": None,
+            "session": f"server-{number}", "principal": None, "age_seconds": number,
+            "deadline_seconds": 3, "cancelled": False,
+        }  # fmt: skip
+        children = [task(10_000 + number, request=request)] if number in {599, *range(150)} else []
+        children += [task(20_000 + 10 * number + index) for index in range(5)]
+        tasks.append(task(10 + number, session=sessions[-1], nurseries=[children]))
+    root = task(1, nurseries=[tasks])
+    tell(page, "sessions", lambda told: told.update(sessions=sessions, count=700, left_out=100))
+    tell(page, "tasks", lambda told: told.update(root=root, left_out=7))
+    more = page.locator("#scopes-more")
+    expect(more).to_have_text(re.compile(r"Not shown: 500 sessions, 7 tasks, 95\d rows \(close"))
+    assert rows(page).count() == 400
+    expect(row(page, "server-599")).to_be_visible()  # it does something
+    expect(row(page, "server-300")).to_have_count(0)
+    expect(row(page, "Tasks of the service")).to_be_visible()
+
+
 # -- how it is used ---------------------------------------------------------------
 
 

@@ -101,11 +101,11 @@ function showScopes(tasks, sessions) {
   ];
   say(place("scopes-counts"), counts.join(", "));
   const left = [
-    found.hidden + sessions.left_out && `${many(found.hidden + sessions.left_out, "idle session")} are not shown`,
-    tasks.left_out && `${many(tasks.left_out, "task")} are not shown`,
-    hidden && `${many(hidden, "row")} are not shown: close something`,
+    found.hidden + sessions.left_out && many(found.hidden + sessions.left_out, "session"),
+    tasks.left_out && many(tasks.left_out, "task"),
+    hidden && `${many(hidden, "row")} (close something to see them)`,
   ].filter(Boolean);
-  say(place("scopes-more"), left.join("; "));
+  say(place("scopes-more"), `Not shown: ${left.join(", ")}`);
   place("scopes-more").hidden = left.length === 0;
   return found.requests;
 }

@@ -75,7 +75,8 @@ function gather(tree, sessions) {
   const found = [...bySession.values()];
   const busy = (session) => session.children.some((child) => child.kind === "request");
   // Who does something is never among those that are left out.
-  const kept = new Set([...found.filter(busy), ...found].slice(0, MAX_SESSIONS));
+  const first = [...new Set([...found.filter(busy), ...found])];
+  const kept = new Set(first.slice(0, MAX_SESSIONS));
   const roots = found.filter((session) => kept.has(session));
   if (alone.children.length) roots.push(alone);
   if (rest) roots.push(scope("group", "service", "Tasks of the service", [], [], rest.children));

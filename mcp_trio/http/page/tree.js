@@ -22,7 +22,9 @@ class Tree {
     const all = [];
     this.flatten(roots, 1, null, all);
     const before = this.rows;
-    this.rows = all.slice(0, MAX_ROWS);
+    // The heads of everything are there, whatever there is no room for below them.
+    let room = MAX_ROWS - roots.length;
+    this.rows = all.filter((row) => row.level === 1 || room-- > 0);
     const keys = new Set(this.rows.map((row) => row.key));
     const focused = this.list.contains(document.activeElement);
     if (!keys.has(this.current)) this.current = this.nearest(before, keys);
