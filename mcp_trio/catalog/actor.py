@@ -174,6 +174,10 @@ class CatalogActor:
         await self._enqueue().done.wait()
         return self.status()
 
+    def look_soon(self) -> None:
+        """Ask for what `refresh` waits for, and do not wait. Asked again before, it is one look."""
+        self._enqueue()
+
     def status(self) -> CatalogStatus:
         """Tell how the catalog is doing."""
         now, facts, snapshot = trio.current_time(), self._facts, self._snapshot

@@ -29,6 +29,7 @@ async def serve_admin(
     servers: Collection[MCPServer],
     actor: CatalogActor,
     writers: Collection[LineWriter],
+    ready: Callable[[], bool],
     *,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
@@ -39,6 +40,7 @@ async def serve_admin(
         servers: whose events are counted; the first one is that which serves HTTP.
         actor: the catalog.
         writers: of logs.
+        ready: what `GET /readyz` answers.
         task_status: reports the URLs.
 
     Raises:
@@ -78,7 +80,7 @@ async def serve_admin(
     app = AdminApp(
         pages,
         policy=section.policy(),
-        ready=lambda: actor.ready.is_set() and not any(s.notices.draining for s in servers),
+        ready=ready,
     )
     with contextlib.ExitStack() as attached:
         for server in servers:

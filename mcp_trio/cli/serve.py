@@ -29,6 +29,7 @@ from mcp_trio.cli.admin import serve_admin
 from mcp_trio.cli.demo import DEMO_VALUES, DemoUpstream, demo_settings
 from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.cli.journals import Journals
+from mcp_trio.cli.lifecycle import Lifecycle
 from mcp_trio.config import (
     Draft,
     Fault,
@@ -156,21 +157,24 @@ def _explain(faults: Iterable[Fault]) -> None:
 
 async def _serve_config(settings: Settings, folder: Path, journals: Journals) -> None:
     server = _make_server(settings.server, folder)
-    run = functools.partial(run_service, server, settings, folder, journals)
+    life = Lifecycle(server, drain_delay=settings.server.drain_delay)
+    run = functools.partial(run_service, server, settings, folder, journals, life)
     async with journals.running():
-        await until_signalled(run, server.drain, journals.reopen)
+        await until_signalled(run, life.leave, life.reload)
 
 
 async def _serve_demo(asked: Settings, journals: Journals) -> None:
     server = _make_server(asked.server, Path())
+    life = Lifecycle(server, drain_delay=asked.server.drain_delay)
 
     async def run() -> None:
         # Within the watch over signals, so that none leaves the folder behind.
         async with _demo(asked) as (settings, upstream):
-            await run_service(server, settings, Path(), journals, f"demo upstream {upstream}")
+            note = f"demo upstream {upstream}"
+            await run_service(server, settings, Path(), journals, life, note)
 
     async with journals.running():
-        await until_signalled(run, server.drain, journals.reopen)
+        await until_signalled(run, life.leave, life.reload)
 
 
 @contextlib.asynccontextmanager
@@ -196,7 +200,12 @@ def _make_server(section: ServerSection, folder: Path) -> MCPServer:
 
 
 async def run_service(
-    server: MCPServer, settings: Settings, folder: Path, journals: Journals, note: str = ""
+    server: MCPServer,
+    settings: Settings,
+    folder: Path,
+    journals: Journals,
+    life: Lifecycle,
+    note: str = "",
 ) -> None:
     """Serve a registry until the server is drained or this is cancelled.
 
@@ -205,6 +214,7 @@ async def run_service(
         settings: where everything is.
         folder: what relative paths of secrets are relative to.
         journals: what is written down, and where; they run.
+        life: what signals do; it is run here.
         note: more to say in the opening line.
 
     Raises:
@@ -229,7 +239,14 @@ async def run_service(
     if journals.audit is not None:
         for each in (server, *toolsets.values()):
             each.add_middleware(journals.audit)
+    life.on_reload(journals.reopen)
+    life.on_reload(actor.look_soon)
+
+    def ready() -> bool:
+        return actor.ready.is_set() and not life.leaving
+
     async with connections, trio.open_nursery() as nursery:
+        nursery.start_soon(life.run)
         await nursery.start(actor.run)
         nursery.start_soon(collector.settle, actor.ready)
         notes = [note] if note else []
@@ -241,6 +258,7 @@ async def run_service(
                 [server, *toolsets.values()],
                 actor,
                 journals.writers,
+                ready,
             )
             notes.append(f"admin on {' '.join(admin)}")
         async with trio.open_nursery() as serving:
@@ -249,7 +267,7 @@ async def run_service(
                 **_place(settings, folder),
                 options=options,
                 settings=settings.server.serving_settings(settings.limits),
-                ready=actor.ready.is_set,
+                ready=ready,
                 others=toolsets,
                 tell=journals.access,
             )

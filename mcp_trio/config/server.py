@@ -17,7 +17,7 @@ from mcp_trio.http.probes import PROBES
 from mcp_trio.http.proxies import TrustedProxies
 from mcp_trio.http.serving_settings import ServingSettings
 from mcp_trio.server.server import ServerOptions
-from mcp_trio.setting_rules import PORT, POSITIVE, Rule
+from mcp_trio.setting_rules import NOT_NEGATIVE, PORT, POSITIVE, Rule
 
 ENDPOINT = Rule(
     f"must begin with a slash, and not be {' or '.join(sorted(PROBES))}",
@@ -110,7 +110,10 @@ class ServerSection:
     cleanup_timeout: float = attrs.field(default=5.0, validator=POSITIVE)
     """Seconds a cancelled request may shield itself for cleanup."""
     grace_period: float = attrs.field(default=10.0, validator=POSITIVE)
-    """Seconds that running requests may go on after SIGTERM."""
+    """Seconds that running requests may go on once the service drains."""
+    drain_delay: float = attrs.field(default=0.0, validator=NOT_NEGATIVE)
+    """Seconds after SIGTERM in which everything is served as before, while `/readyz` says 503, so
+    that load balancers look elsewhere first; then the service drains."""
 
     def http_options(self, limits: LimitsSection) -> HTTPOptions:
         """The settings of the endpoint."""
