@@ -32,6 +32,7 @@ SECTIONS = (
     ("[logging]", config.LoggingSection),
     ("[access_log]", config.AccessLogSection),
     ("[audit]", config.AuditSection),
+    ("[telemetry]", config.TelemetrySection),
     ("[auth]", config.AuthSection),
     ("[auth.jwt.NAME]", config.JWTSection),
     ("[auth.introspection.NAME]", config.IntrospectionSection),

@@ -67,9 +67,8 @@ async def serve_admin(
             raise
         logger.info("no /metrics without prometheus_client: pip install 'mcp-trio[prometheus]'")
     else:
-        cast(
-            "Callable[[], None]", disable_created_metrics
-        )()  # a second series for each counter, which says little
+        # They would be a second series for each counter, which says little.
+        cast("Callable[[], None]", disable_created_metrics)()
         numbers = Prometheus(
             partial(gauges.server_gauges, main),
             partial(gauges.catalog_gauges, actor),

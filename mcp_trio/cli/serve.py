@@ -27,6 +27,7 @@ from mcp_trio.catalog.toolsets import Fan
 from mcp_trio.cli import collector
 from mcp_trio.cli.admin import serve_admin
 from mcp_trio.cli.demo import DEMO_VALUES, DemoUpstream, demo_settings
+from mcp_trio.cli.exporting import exporting
 from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.cli.journals import Journals
 from mcp_trio.cli.lifecycle import Lifecycle
@@ -245,7 +246,8 @@ async def run_service(
     def ready() -> bool:
         return actor.ready.is_set() and not life.leaving
 
-    async with connections, trio.open_nursery() as nursery:
+    traced = exporting(settings, [server, *toolsets.values()])
+    async with traced, connections, trio.open_nursery() as nursery:
         nursery.start_soon(life.run)
         await nursery.start(actor.run)
         nursery.start_soon(collector.settle, actor.ready)

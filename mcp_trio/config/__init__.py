@@ -29,5 +29,6 @@ from mcp_trio.config.settings import load_settings as load_settings
 from mcp_trio.config.settings import make_connections as make_connections
 from mcp_trio.config.settings import overridden as overridden
 from mcp_trio.config.settings import parse_settings as parse_settings
+from mcp_trio.config.telemetry import TelemetrySection as TelemetrySection
 from mcp_trio.config.tls import TLSSection as TLSSection
 from mcp_trio.config.toolsets import ToolsetSection as ToolsetSection

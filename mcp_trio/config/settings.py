@@ -24,6 +24,7 @@ from mcp_trio.config.logs import AccessLogSection, AuditSection, LoggingSection
 from mcp_trio.config.reading import MISSING, structure
 from mcp_trio.config.schema import member
 from mcp_trio.config.server import ServerSection
+from mcp_trio.config.telemetry import TelemetrySection
 from mcp_trio.config.tls import TLSSection
 from mcp_trio.config.toolsets import ToolsetName, ToolsetSection
 from mcp_trio.runtime.connections import Connection, ConnectionSection
@@ -46,6 +47,7 @@ class Settings:
     logging: LoggingSection = attrs.field(factory=LoggingSection)
     access_log: AccessLogSection | None = None
     audit: AuditSection | None = None
+    telemetry: TelemetrySection | None = None
     toolsets: dict[ToolsetName, ToolsetSection] = attrs.field(
         factory=dict[ToolsetName, ToolsetSection]
     )

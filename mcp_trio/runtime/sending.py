@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import trio
 
 from mcp_trio.engine.envelope import Principal
+from mcp_trio.runtime import watching
 from mcp_trio.runtime.adapters.base import Answer, Send
 from mcp_trio.runtime.circuit import Circuit
 from mcp_trio.runtime.policies import RETRYABLE_STATUSES, Gatekeeper, Settings
@@ -34,7 +37,7 @@ class Sender:
             StageError: there is none, or the policies do not let the call through.
         """
         circuit = self._circuit()
-        attempt = _Attempt(send, circuit)
+        attempt = _Attempt(partial(self._watched, send), circuit)
         total = self.settings.timeouts.total
         with trio.move_on_after(total) as scope:
             self._check_circuit(circuit)
@@ -50,6 +53,12 @@ class Sender:
             code="total",
             retryable=self.idempotent,
         )
+
+    async def _watched(self, send: Send) -> Answer:
+        with watching.attempt(self.operation_id, self.upstream) as told:
+            answer = await send()
+            told(answer)
+            return answer
 
     def _circuit(self) -> Circuit | None:
         policy = self.settings.circuit

@@ -139,7 +139,7 @@ class ServerSide:
     def _runner(self, admitted: Admitted) -> Runner:
         verdict = self._verdict
 
-        async def run(inbound: Inbound) -> Result | Error:
+        async def answer(inbound: Inbound) -> Result | Error:
             inbound.scope.deadline = deadline_for(self.service, admitted)
             if self._dispatcher is not None:
                 self._dispatcher.reaper.limit(inbound, inbound.scope.deadline)
@@ -157,6 +157,14 @@ class ServerSide:
                 refusal = NotInitializedError("Invalid request: initialize was refused")
                 return error_message(admitted.request.id, refusal)
             return await dispatch(self.service, admitted, context)
+
+        async def run(inbound: Inbound) -> Result | Error:
+            # Over HTTP the task of a request is begun by that of a POST, which knows no session.
+            outer = SESSION.set(self)
+            try:
+                return await answer(inbound)
+            finally:
+                SESSION.reset(outer)
 
         return run
 

@@ -7,6 +7,11 @@ from mcp_trio.wire import METHODS
 OTHER = "other"
 """The label of every method that the protocol does not have: a peer may send any text."""
 
+MAX_STAGES = 64
+"""Names of stages that are counted apart: a tool may put any into its results."""
+MAX_KINDS = 64
+"""Kinds of failure that have a label of their own."""
+
 
 def method_label(method: str) -> str:
     """The method as a label: one of the protocol's, or `other`."""

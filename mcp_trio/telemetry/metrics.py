@@ -5,10 +5,20 @@ Only listens; nothing here is asked by anybody. Needs the `telemetry` extra.
 
 from __future__ import annotations
 
+import trio
 from opentelemetry import metrics
 
-from mcp_trio.events import Event, NotificationEmitted, NotificationReceived, RequestCompleted
-from mcp_trio.telemetry.labels import method_label
+from mcp_trio.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    NotificationEmitted,
+    NotificationReceived,
+    RequestCompleted,
+    ToolCompleted,
+)
+from mcp_trio.telemetry.failures import Failure
+from mcp_trio.telemetry.labels import MAX_KINDS, MAX_STAGES, Bounded, method_label
 
 METER = "mcp_trio"
 
@@ -19,7 +29,8 @@ class Metrics:
     `mcp_request_total{direction, method, status}` counts requests that ended, `status` being
     success, error or cancelled; `mcp_notification_total{direction, method}` counts
     notifications; `mcp_request_duration_ms{direction, method}` is a histogram. The durations
-    are kept in seconds, too, under the names of OpenTelemetry's conventions for MCP.
+    are kept in seconds, too, under the names of OpenTelemetry's conventions for MCP, and so are
+    those of sessions. `mcp_tool_error_total{stage, kind}` counts calls of tools that failed.
     """
 
     def __init__(self, provider: metrics.MeterProvider | None = None) -> None:
@@ -38,6 +49,17 @@ class Metrics:
         self._duration = meter.create_histogram(
             "mcp_request_duration_ms", unit="ms", description="From a request to its end"
         )
+        self._failures = meter.create_counter(
+            "mcp_tool_error_total", unit="{call}", description="Calls of tools that failed"
+        )
+        self._stages, self._kinds = Bounded(MAX_STAGES), Bounded(MAX_KINDS)
+        self._began: dict[str, float] = {}  # sessions, by dispatcher
+        self._sessions = {
+            side: meter.create_histogram(
+                f"mcp.{side}.session.duration", unit="s", description="From its begin to its end"
+            )
+            for side in ("server", "client")
+        }
         self._operations = {
             side: meter.create_histogram(
                 f"mcp.{side}.operation.duration", unit="s", description="From a request to its end"
@@ -50,12 +72,25 @@ class Metrics:
         match event:
             case RequestCompleted():
                 self._completed(event)
+            case ToolCompleted(outcome="error"):
+                told = Failure.of(event)
+                kind = self._kinds(told.sub or event.code or "")
+                self._failures.add(1, {"stage": self._stages(told.stage), "kind": kind})
+            case ConnectionOpened(dispatcher_id=session):
+                self._began[session] = trio.current_time()
+            case ConnectionClosed():
+                self._closed(event)
             case NotificationEmitted(method=method):
                 self._notified("outbound", method)
             case NotificationReceived(method=method):
                 self._notified("inbound", method)
             case _:
                 pass
+
+    def _closed(self, event: ConnectionClosed) -> None:
+        began = self._began.pop(event.dispatcher_id, None)
+        if began is not None and event.side in self._sessions:
+            self._sessions[event.side].record(trio.current_time() - began, {})
 
     def _notified(self, direction: str, method: str) -> None:
         self._notifications.add(1, {"direction": direction, "method": method_label(method)})

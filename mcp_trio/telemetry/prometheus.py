@@ -31,13 +31,11 @@ from mcp_trio.events import (
     ToolCompleted,
 )
 from mcp_trio.telemetry.failures import Failure
-from mcp_trio.telemetry.labels import OTHER, Bounded, method_label
-from mcp_trio.telemetry.recent import BOUNDS_MS, MAX_STAGES
+from mcp_trio.telemetry.labels import MAX_KINDS, MAX_STAGES, OTHER, Bounded, method_label
+from mcp_trio.telemetry.recent import BOUNDS_MS
 
 MAX_TOOLS = 200
 """Tools that have a label of their own, the first ones that are called."""
-MAX_KINDS = 64
-"""Kinds of failure that have a label of their own."""
 BUCKETS = tuple(bound / 1000 for bound in BOUNDS_MS)
 MEDIA = CONTENT_TYPE_PLAIN_0_0_4.encode("ascii")
 

@@ -16,7 +16,7 @@ import trio
 
 from mcp_trio.events import Event, Outcome, RequestCompleted, ToolCompleted
 from mcp_trio.telemetry.failures import HANDLER, MAX_TEXT, Failure
-from mcp_trio.telemetry.labels import Bounded, method_label
+from mcp_trio.telemetry.labels import MAX_STAGES, Bounded, method_label
 from mcp_trio.wire import JSONObject
 
 WINDOW = 300
@@ -25,8 +25,6 @@ SHOWN = 120
 """Seconds that are shown one by one."""
 MAX_ERRORS = 200
 """Failures that are remembered, the latest ones."""
-MAX_STAGES = 64
-"""Names of stages that are counted apart: a tool may put any into its results."""
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """Upper bounds of the classes of the histograms; one more class is for what is slower."""
 

@@ -1,7 +1,8 @@
 """Traces: a span for each request, and the trace context in `_meta` (ME3, SEP-414).
 
 The span of a server is the child of what the client says in `traceparent`; what cannot be
-read there is ignored. Names and attributes are those of OpenTelemetry's conventions for MCP.
+read there is ignored. Below it is a span for each request to an upstream, which is told of it.
+Names and attributes are those of OpenTelemetry's conventions for MCP.
 Needs the `telemetry` extra.
 """
 
@@ -21,9 +22,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from mcp_trio.client.layers import ClientNext
 from mcp_trio.errors import MCPError
+from mcp_trio.runtime.adapters.base import Answer
+from mcp_trio.runtime.stages import Stage, StageError
+from mcp_trio.runtime.watching import WATCHER, Told
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Next
+from mcp_trio.session.serving import SESSION
 from mcp_trio.telemetry.labels import method_label
 from mcp_trio.telemetry.metrics import METER
 from mcp_trio.wire import CallToolResult, JSONObject
@@ -31,7 +36,8 @@ from mcp_trio.wire import CallToolResult, JSONObject
 __all__ = ["Tracing"]
 
 # The keys are W3C's whatever the process uses elsewhere (`_meta` reserves just these).
-_FIELDS = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+_PARENT = TraceContextTextMapPropagator()
+_FIELDS = CompositePropagator([_PARENT, W3CBaggagePropagator()])
 
 
 def remote_parent(meta: Mapping[str, object]) -> Trace:
@@ -68,6 +74,28 @@ def _attributes(method: str, target: str | None, revision: str) -> dict[str, str
     if method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
     return found
+
+
+_LINES = {
+    "http": ("tcp", "http"),
+    "http+sse": ("tcp", "http"),
+    "websocket": ("tcp", "websocket"),
+    "stdio": ("pipe", None),
+}
+"""Transport and protocol by the kind of a session."""
+
+
+def _line() -> dict[str, str]:
+    """What is known of the session and of what carries it."""
+    side = SESSION.get()
+    # What belongs to no session came with a POST of its own.
+    transport, protocol = _LINES.get("http" if side is None else side.kind, (None, None))
+    known = {
+        "mcp.session.id": None if side is None else side.label,
+        "network.transport": transport,
+        "network.protocol.name": protocol,
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _span_name(method: str, target: str | None) -> str:
@@ -111,9 +139,13 @@ class Tracing:
         target = context.target
         attributes = _attributes(context.method, target, context.revision.date)
         attributes["jsonrpc.request.id"] = str(context.request_id)[:128]
+        attributes.update(_line())
         name = _span_name(context.method, target if _exists(context) else None)
         parent = remote_parent(context.meta)
-        with self._span(name, SpanKind.SERVER, attributes, parent, context.scope) as span:
+        with (
+            self._span(name, SpanKind.SERVER, attributes, parent, context.scope) as span,
+            self._watching(),
+        ):
             result = await call_next(context)
             if isinstance(result, CallToolResult) and result.is_error:
                 _failed(span, "tool_error", "")
@@ -134,6 +166,37 @@ class Tracing:
             if result.get("isError") is True:
                 _failed(span, "tool_error", "")
             return result
+
+    @contextlib.contextmanager
+    def _watching(self) -> Generator[None, None, None]:
+        """Have the requests to upstreams that are made in the block traced, too."""
+        outer = WATCHER.set(self)
+        try:
+            yield
+        finally:
+            WATCHER.reset(outer)
+
+    @contextlib.contextmanager
+    def attempt(self, operation_id: str, upstream: str) -> Generator[Told, None, None]:
+        """Be the `Watcher` of upstreams: a span around one attempt."""
+        attributes = {"mcp_trio.operation.id": operation_id, "mcp_trio.connection": upstream}
+        name = f"{upstream} {operation_id}".strip()
+        with self._span(name, SpanKind.CLIENT, attributes) as span:
+
+            def told(answer: Answer) -> None:
+                if answer.status is not None:
+                    span.set_attribute("http.response.status_code", answer.status)
+                if not answer.ok:
+                    # An upstream's own code may be any text.
+                    _failed(span, str(answer.status or Stage.EXTERNAL_SERVICE), "")
+
+            yield told
+
+    def fields(self) -> Mapping[str, str]:
+        """Give `traceparent` and `tracestate` of the attempt; baggage is not for upstreams."""
+        carrier: dict[str, str] = {}
+        _PARENT.inject(carrier)
+        return carrier
 
     @contextlib.contextmanager
     def _span(
@@ -164,7 +227,12 @@ class Tracing:
             try:
                 yield span
             except MCPError as error:
+                span.set_attribute("rpc.response.status_code", str(error.rpc_code))
                 _failed(span, str(error.rpc_code), error.message)
+                raise
+            except StageError as error:
+                # Its text may repeat what an upstream said.
+                _failed(span, error.sub, "")
                 raise
             except Exception as error:
                 # Its text may hold what nobody else should see.

@@ -100,3 +100,12 @@ def test_a_protocol_of_an_extra_is_one_operations_fault(bare, protocol, extra):
     done = bare("-c", program)
     assert done.returncode == 0, done.stderr
     assert f"mcp-trio[{extra}]" in done.stdout
+
+
+def test_settings_that_want_telemetry_say_what_to_install(bare, tmp_path):
+    settings = '[server]\nport = 0\n[catalog]\nregistry = "r.sqlite"\n[telemetry]\n'
+    (tmp_path / "config.toml").write_text(settings)
+    done = bare("-m", "mcp_trio", "serve", "config.toml")
+    assert done.returncode == 1
+    assert "pip install 'mcp-trio[otlp]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -18,8 +18,9 @@ from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.stages import ERROR_KEY
 from mcp_trio.server.server import MCPServer
 from mcp_trio.telemetry.gauges import catalog_gauges, log_gauges, server_gauges
+from mcp_trio.telemetry.labels import MAX_KINDS
 from mcp_trio.telemetry.line_writer import LineWriter
-from mcp_trio.telemetry.prometheus import MAX_KINDS, MAX_TOOLS, MEDIA, Prometheus
+from mcp_trio.telemetry.prometheus import MAX_TOOLS, MEDIA, Prometheus
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.catalog.conftest import MemoryRegistry
 from tests.programs import ROOT

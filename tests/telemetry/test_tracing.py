@@ -234,3 +234,28 @@ async def test_a_call_that_a_callback_of_the_client_fails_is_marked():
     assert span.status.status_code is StatusCode.ERROR
     assert span.attributes["error.type"] == "RuntimeError"
     assert "secret" not in span.to_json()
+
+
+@pytest.mark.parametrize(
+    ("transport", "revision", "known"),
+    [
+        ("http", R2026_07_28, {"network.transport": "tcp", "network.protocol.name": "http"}),
+        ("http", R2025_11_25, {"network.transport": "tcp", "network.protocol.name": "http"}),
+        ("websocket", R2025_11_25, {"network.transport": "tcp"}),
+        ("memory", R2025_11_25, {}),
+    ],
+    ids=str,
+)
+async def test_a_span_says_what_carried_it_and_in_which_session(transport, revision, known):
+    server, tracer = make_server(), Tracer()
+    async with world(server, transport, revision) as client:
+        with instrument(server, tracer_provider=tracer.provider):
+            await client.call_tool("good")
+            with pytest.raises(RemoteError):
+                await client.call_tool("missing")
+    good, missing = tracer.spans
+    assert {key: good.attributes[key] for key in known} == known
+    assert ("network.transport" in good.attributes) == bool(known)
+    # A POST of the stateless era belongs to no session.
+    assert ("mcp.session.id" in good.attributes) == (revision is R2025_11_25)
+    assert missing.attributes["rpc.response.status_code"] == "-32602"

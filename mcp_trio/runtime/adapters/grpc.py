@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from mcp_trio.catalog.operation import Operation, OperationError
+from mcp_trio.runtime import watching
 from mcp_trio.runtime.adapters.base import INPUT_NAMES, Answer, Call, Plan, Send
 from mcp_trio.runtime.adapters.grpc_descriptor import Method, UnfitError, find_method
 from mcp_trio.runtime.adapters.http_headers import check_header, check_line, scalar
@@ -186,7 +187,7 @@ class _Asking:
         left = trio.current_effective_deadline() - trio.current_time()
         request = attrs.evolve(
             self.request,
-            metadata={**self.request.metadata, **credentials.headers},
+            metadata={**watching.fields(), **self.request.metadata, **credentials.headers},
             timeout=max(0.001, min(left, self.procedure.settings.timeouts.total)),
         )
         if self.procedure.method.streams:

@@ -21,6 +21,7 @@ import trio
 
 from mcp_trio.catalog.operation import OperationError
 from mcp_trio.network_guard import HIDDEN_QUERY, BlockedAddressError
+from mcp_trio.runtime import watching
 from mcp_trio.runtime.adapters.base import Call
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_connection import (
@@ -223,7 +224,7 @@ def _build(
     built = client.build_request(
         request.method,
         httpx2.URL(connection.base_url).copy_with(raw_path=request.target.encode("ascii")),
-        headers={**request.headers, **own},
+        headers={**watching.fields(), **request.headers, **own},
         content=request.body or None,
         extensions={
             "timeout": {"connect": connect, "pool": connect, "read": None, "write": None},

@@ -31,6 +31,7 @@ from mcp_trio.errors import (
     TransportClosedError,
     TransportError,
 )
+from mcp_trio.runtime import watching
 from mcp_trio.runtime.adapters.base import INPUT_NAMES, Answer, Call, Plan, Send
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.http_connection import Identity
@@ -194,6 +195,7 @@ def _meta(call: Call) -> JSONObject:
     made: JSONObject = {
         key: call.meta[key] for key in _TRACE if isinstance(call.meta.get(key), str)
     }
+    made.update(watching.fields())
     left = trio.current_effective_deadline() - trio.current_time()
     if left < float("inf"):
         made[TIME_LEFT] = max(0, int(left * 1000))
