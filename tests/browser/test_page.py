@@ -439,14 +439,23 @@ def test_it_can_be_read_in_the_light_and_in_the_dark_and_breaks_no_rule_of_wcag(
     assert found.violations_count == 0, found.generate_report()
     assert found.response["passes"]
 
-    ground = contrast(page, "body", "backgroundColor")
+    ground = luminance(page, "body", "backgroundColor")
     assert (ground < 0.1) == (scheme == "dark")
     for drawn in (".bar[data-kind=good]", ".bar[data-kind=bad]", ".bar[data-kind=odd]"):
-        light, dark = sorted((ground, contrast(page, drawn, "fill")), reverse=True)
+        light, dark = sorted((ground, luminance(page, drawn, "fill")), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 3, drawn  # WCAG 2.2, 1.4.11
 
 
-def contrast(page, selector, name):
+def test_drawings_have_the_colours_that_somebody_has_chosen_for_everything(shared, visit):
+    page = visit(shared.admin, forced_colors="active", color_scheme="light")
+    expect(rows(page).first).to_be_visible()
+    ground = luminance(page, "body", "backgroundColor")
+    for drawn in ("svg text", ".bar[data-kind=good]", ".bar[data-kind=bad]"):
+        light, dark = sorted((ground, luminance(page, drawn, "fill")), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 7, drawn
+
+
+def luminance(page, selector, name):
     """The relative luminance of a colour (WCAG 2.2)."""
     read = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
     parts = [int(part) / 255 for part in re.findall(r"\d+", page.evaluate(read, [selector, name]))]
