@@ -49,7 +49,7 @@ def page() -> Document:
         (b"cross-origin-opener-policy", b"same-origin"),
         (b"cross-origin-resource-policy", b"same-origin"),
     )
-    return Document(text.encode(), b"text/html; charset=utf-8", headers)
+    return Document(text.encode(), b"text/html; charset=utf-8", headers=headers)
 
 
 def _digest(text: str) -> str:

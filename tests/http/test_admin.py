@@ -12,6 +12,8 @@ from mcp_trio import HTTPOptions
 from mcp_trio.http.admin import AdminApp, Document
 from mcp_trio.http.serving import HTTPService
 
+NO_REFERRER = ((b"referrer-policy", b"no-referrer"),)
+
 
 @asynccontextmanager
 async def admin():
@@ -30,7 +32,7 @@ async def admin():
             "/numbers": numbers,
             "/text": lambda: Document(b"up 1\n", b"text/plain"),
             "/broken": broken,
-            "/": lambda: Document(b"<p>", b"text/html", ((b"referrer-policy", b"no-referrer"),)),
+            "/": lambda: Document(b"<p>", b"text/html", headers=NO_REFERRER),
         },
         policy=HTTPOptions().gate("127.0.0.1"),
         ready=lambda: facts["ready"],
