@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 
 import attrs
@@ -12,6 +12,7 @@ import click
 
 from mcp_trio.config import AccessLogSection, AuditSection, LoggingSection, Settings
 from mcp_trio.config.keys import read_key
+from mcp_trio.server.server import MCPServer
 from mcp_trio.telemetry.access_log import AccessLog
 from mcp_trio.telemetry.audit import AuditLog
 from mcp_trio.telemetry.line_writer import STREAMS, LineWriter
@@ -69,6 +70,12 @@ class Journals:
             for writer in self.writers:
                 await stack.enter_async_context(writer.running())
             yield
+
+    def watch(self, servers: Iterable[MCPServer]) -> None:
+        """Write calls of these servers into the audit log, if there is one."""
+        if self.audit is not None:
+            for server in servers:
+                server.add_middleware(self.audit)
 
     def reopen(self) -> None:
         """Open every file anew before its next line."""

@@ -45,6 +45,7 @@ from mcp_trio.config import (
     overridden,
 )
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
@@ -222,32 +223,23 @@ async def run_service(
         ConfigurationError: a connection or secret that cannot be.
         OSError: the address cannot be bound.
     """
-    made = make_connections(settings.connections, folder)
-    for connection in made:
-        journals.redactor.add(connection.secrets)
-    connections = Connections(made)
+    connections = _connections(settings, folder, journals)
     actor = CatalogActor(
         settings.catalog.open_registry(folder),
         Compiler(connections),
         interval=settings.catalog.interval,
     )
-    options = settings.server.http_options(settings.limits)
-    if settings.auth is not None:
-        guard = settings.auth.resource_server(SecretSource(folder=folder))
-        options = attrs.evolve(options, auth=guard)
-        _require(server, settings.auth.required_scopes)
+    options = _options(server, settings, folder)
     toolsets = _offer(server, actor, settings, folder)
-    if journals.audit is not None:
-        for each in (server, *toolsets.values()):
-            each.add_middleware(journals.audit)
+    servers = [server, *toolsets.values()]
+    journals.watch(servers)
     life.on_reload(journals.reopen)
     life.on_reload(actor.look_soon)
 
     def ready() -> bool:
         return actor.ready.is_set() and not life.leaving
 
-    traced = exporting(settings, [server, *toolsets.values()])
-    async with traced, connections, trio.open_nursery() as nursery:
+    async with exporting(settings, servers), connections, trio.open_nursery() as nursery:
         nursery.start_soon(life.run)
         await nursery.start(actor.run)
         nursery.start_soon(collector.settle, actor.ready)
@@ -255,12 +247,7 @@ async def run_service(
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.
             admin = await nursery.start(
-                serve_admin,
-                settings.admin,
-                [server, *toolsets.values()],
-                actor,
-                journals.writers,
-                ready,
+                serve_admin, settings.admin, servers, actor, journals.writers, ready
             )
             notes.append(f"admin on {' '.join(admin)}")
         async with trio.open_nursery() as serving:
@@ -279,6 +266,23 @@ async def run_service(
             click.echo("mcp-trio: " + "; ".join(parts), err=True)
         logger.info("drained")
         nursery.cancel_scope.cancel()
+
+
+def _connections(settings: Settings, folder: Path, journals: Journals) -> Connections:
+    """Make the connections; their secrets are kept out of the log."""
+    made = make_connections(settings.connections, folder)
+    for connection in made:
+        journals.redactor.add(connection.secrets)
+    return Connections(made)
+
+
+def _options(server: MCPServer, settings: Settings, folder: Path) -> HTTPOptions:
+    """The options of the endpoint, with who says who calls."""
+    options = settings.server.http_options(settings.limits)
+    if settings.auth is None:
+        return options
+    _require(server, settings.auth.required_scopes)
+    return attrs.evolve(options, auth=settings.auth.resource_server(SecretSource(folder=folder)))
 
 
 def _place(settings: Settings, folder: Path) -> dict[str, Any]:
