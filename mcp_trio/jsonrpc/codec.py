@@ -74,10 +74,10 @@ def overgrown(data: bytes, limits: CodecLimits = DEFAULT_LIMITS) -> str | None:
     if not deep and not many:
         return None
     outline = _outline(data)
-    if many and _nodes(outline, outline.count(b"{") + outline.count(b"[")) > limits.max_nodes:
-        return f"JSON has more than {limits.max_nodes} values"
     if deep and _deeper(outline, limits.max_depth):
         return f"JSON is nested more than {limits.max_depth} levels deep"
+    if many and _nodes(outline, outline.count(b"{") + outline.count(b"[")) > limits.max_nodes:
+        return f"JSON has more than {limits.max_nodes} values"
     return None
 
 
