@@ -56,6 +56,8 @@ class _Own:
     definition: Tool
     work: Work
     validator: Validator
+    behind: Callable[[JSONObject], tuple[str, ToolEntry | None]] | None = None
+    """The tool that a call with these arguments is for, where it is for another one."""
 
     @property
     def authorize(self) -> Authorizer | None:
@@ -213,7 +215,7 @@ class SearchableTools:
     # -- call ------------------------------------------------------------------------
 
     def _make_call(self) -> _Own:
-        return _own(
+        made = _own(
             CALL,
             f"Call a tool found by {SEARCH}, with arguments as {DESCRIBE} tells them.",
             {"name": {"type": "string"}, "arguments": {"type": "object"}},
@@ -221,6 +223,11 @@ class SearchableTools:
             self._call,
             read_only=False,
         )
+        return attrs.evolve(made, behind=self._behind)
+
+    def _behind(self, arguments: JSONObject) -> tuple[str, ToolEntry | None]:
+        name = str(arguments.get("name"))
+        return name, self._provider.tools.entries.get(name)
 
     async def _call(self, context: Context, arguments: JSONObject) -> CallToolResult:
         name = cast("str", arguments["name"])
@@ -251,6 +258,21 @@ class SearchableTools:
             if not await shows(rule, asked, beyond_scopes=self._beyond_scopes):
                 return False
         return True
+
+
+def tool_behind(entry: ToolEntry, arguments: JSONObject) -> tuple[str, ToolEntry | None] | None:
+    """Which tool a call is for that is made through `call_tool`, for who writes down calls.
+
+    Args:
+        entry: what is called.
+        arguments: as they came; they may not fit.
+
+    Returns:
+        Its name and what it is, if there is such a tool; None if the call is for `entry` itself.
+    """
+    if not isinstance(entry, _Own) or entry.behind is None:
+        return None
+    return entry.behind(arguments)
 
 
 def _unknown() -> ToolError:

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import click
 
-from mcp_trio.config import AccessLogSection, AuditSection, LoggingSection, Settings
+from mcp_trio.config import LoggingSection, Settings
 from mcp_trio.config.keys import read_key
 from mcp_trio.server.server import MCPServer
 from mcp_trio.telemetry.access_log import AccessLog
@@ -44,24 +44,22 @@ class Journals:
         Raises:
             ConfigurationError: a file cannot be opened, or a key is missing or is none.
         """
-        writers = [_main_log(settings.logging, folder)]
+        places = _Places(folder)
+        log = places.writer(settings.logging.file, "the log")
         access = audit = None
         if settings.access_log is not None:
-            writers.append(_writer(settings.access_log, folder, "the access log"))
-            access = AccessLog(writers[-1])
+            access = AccessLog(places.writer(settings.access_log.file, "the access log"))
         if settings.audit is not None:
-            writers.append(_writer(settings.audit, folder, "the audit log"))
             key, required = settings.audit.key, settings.audit.required
             held = None if key is None else read_key(key, "audit.key", folder, os.environ)
-            audit = AuditLog(writers[-1], key=held, required=required)
-        redactor = Redactor()
+            writer = places.writer(settings.audit.file, "the audit log")
+            audit = AuditLog(writer, key=held, required=required)
+        redactor, pretty = Redactor(), _pretty(settings.logging)
         configure_logging(
-            level=settings.logging.level,
-            writer=writers[0],
-            pretty=_pretty(settings.logging),
-            redactor=redactor,
+            level=settings.logging.level, writer=log, pretty=pretty, redactor=redactor
         )
-        return cls(writers=tuple(writers), redactor=redactor, access=access, audit=audit)
+        writers = tuple(places.made.values())
+        return cls(writers=writers, redactor=redactor, access=access, audit=audit)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
@@ -83,24 +81,27 @@ class Journals:
             writer.reopen()
 
 
-def _main_log(section: LoggingSection, folder: Path) -> LineWriter:
-    place = _place(section.file, folder)
-    # What cannot be written into the log has to be told elsewhere, if there is another place.
-    return LineWriter(place, "the log", report=None if isinstance(place, int) else _say)
+@attrs.frozen
+class _Places:
+    """One writer for each place: two would mix their lines."""
+
+    folder: Path
+    made: dict[Path | int, LineWriter] = attrs.field(factory=dict["Path | int", LineWriter])
+
+    def writer(self, file: str, name: str) -> LineWriter:
+        """The writer for a setting, with the name that it has in reports if it is new."""
+        place = STREAMS[file] if file in STREAMS else self.folder / file
+        if place not in self.made:
+            # Trouble with the log of the service has to be told elsewhere, if there is a place.
+            aloud = _say if not self.made and isinstance(place, Path) else None
+            self.made[place] = LineWriter(place, name, report=aloud)
+        return self.made[place]
 
 
 def _pretty(section: LoggingSection) -> bool:
     if section.format != "auto":
         return section.format == "text"
     return section.file in STREAMS and os.isatty(STREAMS[section.file])
-
-
-def _writer(section: AccessLogSection | AuditSection, folder: Path, name: str) -> LineWriter:
-    return LineWriter(_place(section.file, folder), name)
-
-
-def _place(name: str, folder: Path) -> Path | int:
-    return STREAMS[name] if name in STREAMS else folder / name
 
 
 def _say(text: str) -> None:

@@ -21,9 +21,9 @@ from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Next
 from mcp_trio.session.serving import SESSION
 from mcp_trio.telemetry.access_log import now
+from mcp_trio.telemetry.called import Called
 from mcp_trio.telemetry.failures import MAX_TEXT, Failure
 from mcp_trio.telemetry.line_writer import LineWriter
-from mcp_trio.telemetry.logging import operation_of
 from mcp_trio.telemetry.plain_text import json_line
 from mcp_trio.wire import CallToolParams, CallToolResult, JSONObject
 from mcp_trio.wire.rounds import InputRequiredResult
@@ -94,7 +94,7 @@ class AuditLog:
         return json_line({"at": at, "event": event, **told}).encode("ascii") + b"\n"
 
     def _call(self, context: Context, params: CallToolParams) -> JSONObject:
-        who, side, called = context.principal, SESSION.get(), operation_of(context)
+        who, side, called = context.principal, SESSION.get(), Called.of(context)
         client = context.client_info or {}
         told: JSONObject = {
             "request_id": str(context.request_id)[:MAX_TEXT],
@@ -103,13 +103,14 @@ class AuditLog:
             "principal": None if who is None else who.subject[:MAX_TEXT],
             "issuer": None if who is None or who.issuer is None else who.issuer[:MAX_TEXT],
             "client": f"{client.get('name')} {client.get('version')}"[:MAX_TEXT],
-            "tool": params.name[:MAX_TEXT],
             "arguments_hmac": self._digest(canonical(params.arguments or {})),
             "hmac_key": self._key_id,
         }
         if called is not None:
-            told["operation_id"] = called.operation.operation_id
-            told["operation_revision"] = called.operation.revision
+            told["tool"], told["through"] = called.tool, called.through
+            if called.operation is not None:
+                told["operation_id"] = called.operation.operation_id
+                told["operation_revision"] = called.operation.revision
         return told
 
     def _digest(self, data: bytes) -> str:

@@ -15,25 +15,13 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import Processor
 
-from mcp_trio.runtime.pipeline import CompiledOperation
-from mcp_trio.server.server import MCPServer
-from mcp_trio.session.context import REQUEST, Context
+from mcp_trio.session.context import REQUEST
 from mcp_trio.session.serving import SESSION
+from mcp_trio.telemetry.called import Called
+from mcp_trio.telemetry.failures import MAX_TEXT
 from mcp_trio.telemetry.line_writer import LineWriter
 from mcp_trio.telemetry.plain_text import json_line, printable
 from mcp_trio.telemetry.redaction import Redactor
-
-MAX_TEXT = 128
-"""Characters of anything that a client has chosen."""
-
-
-def operation_of(context: Context) -> CompiledOperation | None:
-    """The published operation that a request calls by its own name; None if it does not."""
-    server, target = context.server, context.target
-    if context.method != "tools/call" or target is None or not isinstance(server, MCPServer):
-        return None
-    entry = server.tools.find(target)
-    return entry if isinstance(entry, CompiledOperation) else None
 
 
 def add_request(
@@ -52,9 +40,9 @@ def add_request(
     event.setdefault("method", context.method[:MAX_TEXT])
     if context.principal is not None:
         event.setdefault("principal", context.principal.subject[:MAX_TEXT])
-    if context.method == "tools/call" and context.target is not None:
-        event.setdefault("tool", context.target[:MAX_TEXT])
-        if (called := operation_of(context)) is not None:
+    if (called := Called.of(context)) is not None:
+        event.setdefault("tool", called.tool)
+        if called.operation is not None:
             event.setdefault("operation_id", called.operation.operation_id)
     return event
 

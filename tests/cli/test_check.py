@@ -115,7 +115,7 @@ def production(folder):
     """The example where it would be installed, with what it needs."""
     path = shutil.copy(ROOT / "examples" / "production.toml", folder / "production.toml")
     (folder / "secrets").mkdir(mode=0o700)
-    for name in ("state.key", "cursor.key", "crm.token", "stock.password"):
+    for name in ("state.key", "cursor.key", "audit.key", "crm.token", "stock.password"):
         (folder / "secrets" / name).write_text("0f" * 32)
         (folder / "secrets" / name).chmod(0o600)
     create_registry(folder / "operations.sqlite")
@@ -131,7 +131,8 @@ def test_the_example_for_production_passes(tmp_path):
     assert (done.exit_code, done.stdout) == (0, f"{path}: 0 faults, 0 warnings\n")
     # It is the example of what is there, and not of what happens to be the default.
     values = tomllib.loads((tmp_path / "production.toml").read_text())
-    assert {"server", "limits", "auth", "catalog", "admin", "connections"} <= set(values)
+    logs = {"logging", "access_log", "audit"}
+    assert {"server", "limits", "auth", "catalog", "admin", "connections", *logs} <= set(values)
 
 
 def test_what_the_example_needs_is_missed_where_it_is_not_there(tmp_path):
@@ -143,6 +144,7 @@ def test_what_the_example_needs_is_missed_where_it_is_not_there(tmp_path):
         "server.state_keys.0",
         "server.cursor_key",
         "auth",
+        "audit.key",
         "connections.crm.auth.secret_file",
         "connections.stock.secret_file",
     ]

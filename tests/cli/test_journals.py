@@ -1,9 +1,11 @@
 """What a service writes down: where its settings say, without secrets, also after a rename."""
 
 import json
+import logging
 import signal
 
 import pytest
+import structlog
 import trio
 
 from mcp_trio import MCPClient
@@ -11,6 +13,17 @@ from mcp_trio.cli.journals import Journals
 from mcp_trio.config import parse_settings
 from mcp_trio.errors import ConfigurationError
 from tests.cli.test_serve import PATIENCE, Service
+
+
+@pytest.fixture
+def root_logger():
+    """What a process logs is a matter of all tests."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield root
+    root.handlers[:], root.level = before
+    structlog.reset_defaults()
+
 
 SETTINGS = """
 [server]
@@ -48,7 +61,7 @@ async def test_logs_are_files_that_a_hangup_opens_anew_and_a_drain_completes(tmp
     try:
         async with MCPClient(service.url) as client:
             await client.list_tools()
-            await settled(lambda: lines(tmp_path / "access.log"))
+            await settled(lambda: "tools/list" in (tmp_path / "access.log").read_text())
             for name in ("service", "access", "audit"):
                 (tmp_path / f"{name}.log").rename(tmp_path / f"{name}.log.1")
             service.process.send_signal(signal.SIGHUP)
@@ -84,3 +97,13 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path, 
 def test_a_key_of_digests_that_is_none_is_told(tmp_path):
     with pytest.raises(ConfigurationError, match=r"audit\.key"):
         Journals.open(settings(audit={"file": "stderr", "key": "env:NOT_THERE"}), tmp_path)
+
+
+def test_logs_of_one_place_share_its_writer_so_that_lines_do_not_mix(tmp_path, root_logger):
+    one = {"file": "all.log"}
+    journals = Journals.open(settings(logging=one, access_log=one, audit=one), tmp_path)
+    assert len(journals.writers) == 1
+    apart = Journals.open(settings(logging=one, access_log={}, audit=one), tmp_path)
+    assert len(apart.writers) == 2
+    for writer in (*journals.writers, *apart.writers):
+        writer.close()

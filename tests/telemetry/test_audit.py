@@ -9,14 +9,20 @@ import pytest
 import trio
 
 import mcp_trio
+from mcp_trio.catalog.actor import CatalogActor
+from mcp_trio.catalog.searching import SearchableTools
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import MCPError
+from mcp_trio.runtime.compiler import Compiler
+from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.stages import ERROR_KEY
 from mcp_trio.telemetry import audit
 from mcp_trio.telemetry.audit import AuditLog
 from mcp_trio.telemetry.line_writer import LineWriter
 from mcp_trio.wire import CallToolResult, TextContent
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
+from tests.catalog.conftest import MemoryRegistry
+from tests.cli.test_serve import HELLO
 from tests.scenarios.worlds import world
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
@@ -171,6 +177,33 @@ async def test_where_it_is_required_the_beginning_is_written_before_the_call():
         lines.works = True
         await client.call_tool("good", {"secret": "x"})
     assert record["ran"] == 2
+
+
+async def test_a_tool_that_is_called_through_another_one_is_named_with_its_operation():
+    lines = Lines()
+    server = mcp_trio.MCPServer("searched")
+    server.add_middleware(AuditLog(lines))
+    registry = MemoryRegistry(HELLO)
+    actor = CatalogActor(registry, Compiler(Connections([])))
+    server.add_provider(SearchableTools(actor, above=0))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        await actor.ready.wait()
+        async with world(server, "memory", R2026_07_28) as client:
+            await client.call_tool("call_tool", {"name": "hello", "arguments": {}})
+            await client.call_tool("call_tool", {"name": "no such tool"})
+            with pytest.raises(MCPError):  # it can be called in the other way only
+                await client.call_tool("hello", {})
+            await client.call_tool("search_tools", {"query": "hello"})
+        nursery.cancel_scope.cancel()
+    told = [(each["tool"], each["through"], each.get("operation_id")) for each in lines.lines]
+    assert told == [
+        ("hello", "call_tool", "hello"),
+        ("no such tool", "call_tool", None),
+        ("hello", None, None),
+        ("search_tools", None, None),
+    ]
+    assert len(lines.lines[0]["operation_revision"]) > 8
 
 
 @pytest.mark.parametrize("required", [False, True])
