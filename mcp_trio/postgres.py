@@ -96,8 +96,12 @@ class Line:
     def interrupt(self, timeout: float) -> None:
         """Ask the server to end what is running; cut the line if that takes longer, in seconds.
 
-        From any thread. Never raises.
+        From any thread. Never raises. With a libpq before 17 the line is cut at once.
         """
+        if not psycopg.capabilities.has_cancel_safe():
+            # What those have to ask with waits as long as the server does, and all threads with it.
+            self.cut()
+            return
         try:
             self.connection.cancel_safe(timeout=timeout)
         except (psycopg.Error, OSError):

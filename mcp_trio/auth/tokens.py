@@ -176,10 +176,8 @@ class FileStore:
         path = self._path(kind, key)
         try:
             self._check_directory()
-            # A pipe would be waited for, so it is opened without.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                about = os.fstat(descriptor)
+            with open(path, "rb", opener=_opened) as file:
+                about = os.fstat(file.fileno())
                 if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
                     raise ConfigurationError(f"{path} is no file of ours")
                 if about.st_mode & 0o077:
@@ -313,3 +311,8 @@ def _texts(record: Mapping[str, object], name: str) -> tuple[str, ...]:
     value = record.get(name)
     items = cast("list[object]", value) if isinstance(value, list) else []
     return tuple(item for item in items if isinstance(item, str))
+
+
+def _opened(path: str, flags: int) -> int:
+    # A pipe would be waited for, so it is opened without.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

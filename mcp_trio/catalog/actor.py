@@ -401,9 +401,10 @@ class CatalogActor:
             len(difference.removed),
         )
         # The listing keeps its revision when only the execution side changed, and the
-        # entries are new all the same: calls from now on take the new version.
+        # entries are new all the same: calls from now on take the new version. The host hears
+        # of those, too: what is in a toolset may hang on what no listing shows.
         self._tools = _tools_of(step.snapshot)
-        if difference.listing_changed and self._host is not None:
+        if self._host is not None:
             self._host.changed()
 
 

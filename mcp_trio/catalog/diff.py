@@ -1,4 +1,4 @@
-"""What changed between two snapshots, told by name and split into seen and unseen.
+"""What changed between two snapshots, told by name.
 
 Pure comparison of frozen values; who acts on it lives elsewhere.
 """
@@ -22,8 +22,6 @@ class Difference:
     """Names served in both, by another version."""
     removed: tuple[str, ...] = ()
     """Names that are not served any more."""
-    listing_changed: bool = False
-    """Whether a client that lists tools may see any difference."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
@@ -40,12 +38,7 @@ def compare(before: Mapping[str, Operation], after: Mapping[str, Operation]) -> 
             if name in before and not _same(before[name], operation)
         )
     )
-    listing = bool(added or removed) or any(
-        before[name].to_tool() != after[name].to_tool()
-        or before[name].audience != after[name].audience
-        for name in changed
-    )
-    return Difference(added=added, changed=changed, removed=removed, listing_changed=listing)
+    return Difference(added=added, changed=changed, removed=removed)
 
 
 def _same(one: Operation, other: Operation) -> bool:

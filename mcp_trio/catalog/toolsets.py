@@ -7,6 +7,7 @@ of its own, which shows what its rule lets through.
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -97,7 +98,8 @@ class Part:
         if whole is not self._seen:
             entries = {name: entry for name, entry in whole.entries.items() if self._rule(entry)}
             same = _definitions(entries) == _definitions(self._tools.entries)
-            revision = self._tools.revision if same and self._seen is not None else whole.revision
+            known = same and self._seen is not None
+            revision = self._tools.revision if known else _revision(whole.revision, entries)
             self._seen, self._tools = whole, ToolSet(revision=revision, entries=entries)
         return self._tools
 
@@ -125,6 +127,11 @@ class Part:
         before = self._tools.revision
         if self.tools.revision != before and self.host is not None:
             self.host.changed()
+
+
+def _revision(whole: str, names: Iterable[str]) -> str:
+    # The rule may choose others of the same tools: tags are in no listing.
+    return hashlib.sha256("\0".join([whole, *names]).encode()).hexdigest()
 
 
 def _definitions(entries: Mapping[str, ToolEntry]) -> dict[str, object]:

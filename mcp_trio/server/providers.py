@@ -73,7 +73,10 @@ class ProviderHost(Protocol):
         ...
 
     def changed(self) -> None:
-        """Say that `tools` is a new set. Synchronous: one call, one `list_changed`."""
+        """Say that `tools` is a new set. Synchronous.
+
+        One call is one `list_changed`, if the set has another revision, and none if it has not.
+        """
         ...
 
     def emit(self, event: Event, /) -> None:

@@ -12,6 +12,7 @@ import trio
 from mcp_trio.auth import FileStore, Grant, MemoryStore, RegisteredClient
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import Secret
+from tests.descriptors import open_files
 
 CLIENT = RegisteredClient(
     client_id="c",
@@ -71,6 +72,18 @@ async def test_files_are_for_their_owner_only_and_nothing_else_is_left(tmp_path)
     (path,) = (tmp_path / "deep" / "tokens").iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_directory_in_the_place_of_a_file_keeps_no_descriptor(tmp_path):
+    store = FileStore(tmp_path)
+    await store.save_client("https://as", CLIENT)
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()
+    for _ in range(3):
+        with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+            await store.load_client("https://as")
+    assert open_files(path) == 0
 
 
 async def test_a_file_that_others_may_read_is_refused(tmp_path):

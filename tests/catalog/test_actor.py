@@ -11,10 +11,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from mcp_trio import MCPServer
 from mcp_trio.abc import Reading, RegistryError, Trouble
 from mcp_trio.catalog.actor import LIGHT, CatalogActor
 from mcp_trio.catalog.snapshot import Fault
 from mcp_trio.catalog.status import MAX_SHOWN
+from mcp_trio.testing import cancelled_after
 
 
 @pytest.fixture
@@ -90,15 +92,23 @@ async def test_a_change_of_drafts_tells_nobody(running, registry, view, host, au
         assert (host.changes, actor.snapshot.revision) == (1, revision)
 
 
-async def test_a_change_of_execution_swaps_without_an_event(
-    running, registry, view, host, autojump_clock
+async def test_a_change_of_execution_swaps_without_a_notice(
+    registry, view, compiler, autojump_clock
 ):
     source = registry(view("a"))
-    async with running(source) as actor:
+    actor = CatalogActor(source, compiler)
+    server = MCPServer("one")
+    server.add_provider(actor)
+    notices = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(actor.run)
+        await actor.ready.wait()
         tools = actor.tools
         source.put(view("a", execution_config={"concurrency": 9}))
-        await trio.sleep(31)
-        assert host.changes == 1
+        with server.notices.listening(notices.append):
+            await actor.refresh()
+        nursery.cancel_scope.cancel()
+        assert notices == []
         assert actor.tools.revision == tools.revision
         assert actor.tools.entries["a"] is not tools.entries["a"]
         assert actor.status().swaps == 2
@@ -582,3 +592,44 @@ async def test_cancelling_in_the_middle_of_a_read_lets_waiters_go(
             nursery.cancel_scope.cancel()
         begun = trio.current_time()
     assert trio.current_time() == begun
+
+
+async def test_a_look_that_hangs_costs_a_thousand_lists_one_bounded_wait_each(
+    running, registry, view, autojump_clock
+):
+    source = registry(view("a"))
+    async with running(source) as actor:
+        source.gate = trio.Event()
+        await trio.sleep(65)
+        looks, begun, left = source.tokens, trio.current_time(), []
+
+        async def ask(number):
+            # Every third one leaves, which is nothing to the others or to the look.
+            with trio.move_on_after(0.3 if number % 3 == 0 else 10):
+                await actor.freshen()
+                left.append(trio.current_time() - begun)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1_000):
+                nursery.start_soon(ask, number)
+        assert (set(left), len(left), source.tokens) == ({1.0}, 666, looks)
+        source.put(view("b"))
+        source.gate.set()
+        await actor.refresh()
+        assert list(actor.tools.entries) == ["a", "b"]
+
+
+async def test_who_asks_may_leave_at_any_step_and_the_look_goes_on(
+    running, registry, view, autojump_clock
+):
+    source = registry(view("a"))
+    async with running(source, stale_after=0) as actor:
+        for ask in (actor.freshen, actor.refresh):
+            step = 1
+            while await cancelled_after(step, ask):
+                source.put(view("a", tool_description=f"v{step}"))
+                await actor.refresh()
+                assert actor.tools.entries["a"].definition.description == f"v{step}"
+                assert actor.status().consecutive_failures == 0
+                step += 1
+            assert step > 2

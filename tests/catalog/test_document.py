@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
 import threading
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from mcp_trio.catalog.registries import document as module
 from mcp_trio.catalog.registries.document import DocumentRegistry
 from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES
 from mcp_trio.testing import check_registry
+from tests.descriptors import open_files
 
 FORMAT = "mcp-operations/1"
 
@@ -477,6 +479,56 @@ async def test_files_switched_in_the_middle_of_a_look_are_taken_in_together(
 
     monkeypatch.setattr(DocumentRegistry, "_content", switch_after_the_first)
     assert texts(await registry.read(None)) == {"a": "new", "b": "new"}
+
+
+async def test_what_moves_to_another_file_in_the_middle_of_a_look_is_never_gone(
+    tmp_path, view, clock, monkeypatch
+):
+    for name, held in {"b": "b", "z": "moves"}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(view(held)))
+    clock.ahead = 10
+    registry = DocumentRegistry(tmp_path, clock=clock)
+    token = (await registry.read(None)).token
+    stat, moved = Path.stat, []
+
+    def move_after_the_first(path, **options):
+        found = stat(path, **options)
+        if path.name == "b.json" and not moved:
+            moved.append(path)
+            (tmp_path / "new").write_text(document(view("b"), view("moves")))
+            (tmp_path / "new").replace(path)
+            (tmp_path / "z.json").unlink()
+        return found
+
+    monkeypatch.setattr(Path, "stat", move_after_the_first)
+    reading = await registry.read(token)
+    assert moved
+    assert reading.removed == ()
+    assert await registry.change_token() == reading.token
+
+
+async def test_what_is_no_regular_file_is_not_opened_and_keeps_no_descriptor(
+    tmp_path, view, monkeypatch
+):
+    opened, real = [], os.open
+
+    def watch(path, *arguments):
+        opened.append(Path(path).name)
+        return real(path, *arguments)
+
+    monkeypatch.setattr(os, "open", watch)
+    (tmp_path / "good.json").write_text(json.dumps(view("good")))
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "device.json").symlink_to("/dev/ptmx")
+    registry = DocumentRegistry(tmp_path)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "socket.json"))
+        for _ in range(5):
+            reading = await registry.read(None)
+    assert open_files(tmp_path) == 0
+    assert set(opened) == {"good.json"}
+    assert len(faults(reading)) == 4
 
 
 async def test_what_is_no_regular_file_is_a_fault_and_stops_nobody(tmp_path, view):

@@ -23,7 +23,7 @@ from mcp_trio.catalog.registries.http import HttpRegistry
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import FileSecret, Secret
-from mcp_trio.testing import check_registry
+from mcp_trio.testing import cancelled_after, check_registry
 
 CANARY = "s3cret-canary-71"
 YEARS = [b"Wed, 01 Jan 2020 00:00:00 GMT", b"Fri, 01 Jan 2021 00:00:00 GMT"]
@@ -262,9 +262,12 @@ async def test_an_etag_that_changes_for_nothing_is_no_change(shelf, registry, vi
         [("date", YEARS[1]), ("last-modified", YEARS[0] + b" (" + b"x" * 5000 + b")")],
         [("etag", b"x" * 5000)],
         [("etag", b"")],
+        [("etag", b"*")],
+        [("etag", b'"v1", "common"')],
+        [("etag", b'"v1"'), ("etag", b'"common"')],
     ],
 )
-async def test_a_validator_that_cannot_be_sent_back_is_none(shelf, registry, view, headers):
+async def test_a_validator_that_cannot_be_relied_on_is_none(shelf, registry, view, headers):
     shelf.put(view("a"))
 
     async def handler(answer, asked):
@@ -606,3 +609,38 @@ async def test_over_tls_the_certificate_counts(tmp_path, view):
         await refused(other, Trouble.UNREACHABLE, "TLS certificate or handshake")
         for each in (stranger, registry, other):
             await each.aclose()
+
+
+@pytest.mark.parametrize("afresh", [True, False])
+async def test_a_look_can_be_cancelled_at_any_step_and_nothing_is_lost(shelf, view, afresh):
+    registry = HttpRegistry(shelf.url)
+    shelf.put(view("a"), view("b"))
+    taken, token = {}, None
+
+    async def take():
+        nonlocal token
+        reading = await registry.read(token)
+        token = reading.token
+        for operation_id in reading.removed:
+            del taken[operation_id]
+        taken.update({entry.operation_id: entry.view for entry in reading.entries})
+
+    async def look():
+        if afresh:
+            await registry.aclose()
+        await registry.change_token()
+        await take()
+
+    await take()
+    step = 1
+    while await cancelled_after(step, look):
+        # One comes, one goes, one changes.
+        shelf.views.pop(f"new{step - 1}", None)
+        shelf.put(view(f"new{step}"), view("a", tool_description=f"v{step}"))
+        with trio.fail_after(5):
+            await take()
+        assert taken == shelf.views
+        assert len(registry._client._transport._pool.connections) <= 1
+        step += 1
+    await registry.aclose()
+    assert step > 10

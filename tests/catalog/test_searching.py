@@ -2,7 +2,7 @@
 
 import json
 import threading
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import httpx2
@@ -377,6 +377,47 @@ async def test_each_server_has_its_part_and_hears_of_its_changes_only(world, vie
             await trio.testing.wait_all_tasks_blocked()
             assert heard == {"weather": [], "money": ["tools"]}
             assert await names(money) == ["invoice_create", "invoice_list"]
+
+
+@pytest.mark.parametrize("above", [None, 0])
+async def test_a_tag_moves_a_tool_to_another_part_and_the_rest_hears_nothing(world, view, above):
+    async with world() as here:
+        fan = Fan(here.actor)
+        rules = {tag: Choice(tags=frozenset({tag})) for tag in ("weather", "water", "now")}
+        rules["all"] = lambda _entry: True
+        servers, told = {}, []
+        async with AsyncExitStack() as stack:
+            for name, rule in rules.items():
+                part = fan.part(rule)
+                servers[name] = mcp_trio.MCPServer(name)
+                servers[name].add_provider(
+                    part if above is None else SearchableTools(part, above=above)
+                )
+            await here.start()
+            for name, server in servers.items():
+                note = partial(lambda name, _notice: told.append(name), name)
+                stack.enter_context(server.notices.listening(note))
+            text = "How warm it will be."
+            here.rows.put(operation(view, "weather_forecast", text, tags=["water"]))
+            await here.actor.refresh()
+        listed = {name: [*server.tools.listing.names] for name, server in servers.items()}
+        if above is None:
+            assert told == ["weather", "water"]
+            assert listed["weather"] == ["getCurrentWeather"]
+            assert listed["water"] == ["weather_forecast"]
+        else:
+            # The three were listed, and are; with nothing in it, a part lists nothing.
+            assert told == ["water"]
+            assert listed["water"] == ["search_tools", "describe_tool", "call_tool"]
+        async with here.connect(server=servers["weather"]) as client:
+            if above is None:
+                with pytest.raises(RemoteError, match="Unknown tool"):
+                    await call(client, "weather_forecast")
+            else:
+                answer = await call(client, "describe_tool", name="weather_forecast")
+                assert answer.is_error
+                found = await call(client, "search_tools", query="forecast warm")
+                assert "weather_forecast" not in str(found.structured_content)
 
 
 async def test_a_tool_of_one_server_takes_the_name_from_all(world, view):

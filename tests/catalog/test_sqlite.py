@@ -33,7 +33,8 @@ from mcp_trio.catalog.registries.schema import (
     withdraw,
 )
 from mcp_trio.catalog.registries.sqlite import SqliteRegistry
-from mcp_trio.testing import check_registry
+from mcp_trio.testing import cancelled_after, check_registry
+from tests.descriptors import open_files
 
 
 @pytest.fixture
@@ -431,6 +432,26 @@ def files_open(path):
         if descriptor.is_symlink() and descriptor.exists()
     ]
     return [link for link in links if str(link).startswith(str(path))]
+
+
+async def test_a_read_can_be_cancelled_at_any_step_and_leaves_nothing(path, view):
+    publish(path, view("a"))
+    registry = SqliteRegistry(path)
+
+    async def look():
+        await registry.change_token()
+        await registry.read(None)
+        await registry.aclose()
+        await registry.read(None)
+
+    step = 1
+    while await cancelled_after(step, look):
+        with trio.fail_after(5):
+            assert ids(await registry.read(None)) == ["a"]
+        step += 1
+    assert step > 4
+    await registry.aclose()
+    assert open_files(path) == 0
 
 
 async def test_closing_lets_go_of_the_file_and_it_opens_again(registry, path, view):

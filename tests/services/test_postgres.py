@@ -24,7 +24,7 @@ from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS
 from mcp_trio.config import parse_settings
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import FileSecret
-from mcp_trio.testing import check_registry
+from mcp_trio.testing import cancelled_after, check_registry
 from mcp_trio.testing.registries import sample_view as view
 from tests.services.servers import Database, Postgres, server
 
@@ -328,6 +328,42 @@ async def test_a_table_that_is_locked_costs_bounded_time(published):
     await registry.aclose()
 
 
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("REVOKE CONNECT ON DATABASE {name} FROM PUBLIC", "permission denied for database"),
+        ("REVOKE SELECT ON registry_state FROM reader", "permission denied for table"),
+        ("CREATE ROLE nobody NOLOGIN", "is not permitted to log in"),
+    ],
+)
+async def test_a_right_that_was_taken_away_is_told_as_that(published, statement, says):
+    role = "nobody" if "nobody" in statement else "reader"
+    registry = PostgresRegistry(published.place.url(published.name, role=role))
+    published.sql(statement.format(name=published.name))
+    await refused(registry, Trouble.DENIED, says)
+    await registry.aclose()
+
+
+async def test_a_read_can_be_cancelled_at_any_step_and_leaves_nothing(published, registry):
+    publish(published.admin, view("a"))
+
+    async def look():
+        await registry.change_token()
+        await registry.read(None)
+        await registry.aclose()
+        await registry.read(None)
+
+    step = 1
+    while await cancelled_after(step, look):
+        with trio.fail_after(PATIENCE):
+            assert ids(await registry.read(None)) == ["a"]
+        step += 1
+    assert step > 4
+    await registry.aclose()
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mcp-trio'"
+    await until(lambda: published.sql(f"{sessions} AND datname = current_database()") == [(0,)])
+
+
 async def test_cancelling_ends_the_query_on_the_server(published, registry):
     publish(published.admin, view("a"))
     await registry.change_token()
@@ -416,7 +452,17 @@ async def gate(database):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_network_that_swallows_everything_costs_bounded_time(published):
+@pytest.mark.parametrize("libpq", ["new", "old"])
+async def test_a_network_that_swallows_everything_costs_bounded_time(published, monkeypatch, libpq):
+    asked = []
+    if libpq == "old":
+        # One that asks for the end of a query by waiting, without a bound, for the server.
+        monkeypatch.setattr(psycopg.capabilities, "has_cancel_safe", lambda: False)
+
+        def ask(connection):
+            asked.append(connection)
+
+        monkeypatch.setattr(psycopg.Connection, "cancel", ask)
     publish(published.admin, view("a"))
     async with gate(published) as between:
         registry = PostgresRegistry(between.url, RegistryOptions(total_timeout=0.5))
@@ -431,6 +477,7 @@ async def test_a_network_that_swallows_everything_costs_bounded_time(published):
         await until_readable(registry)
         assert await registry.change_token() == base
         await registry.aclose()
+        assert asked == []
 
 
 async def until_readable(registry):

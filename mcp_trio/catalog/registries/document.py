@@ -146,8 +146,11 @@ class DocumentRegistry:
         for _ in range(TRIES):
             before = self._signatures()
             files = {name: self._file(name, before[name]) for name in before}
-            same = all(self._files.get(name) is file for name, file in files.items())
-            # Switching a folder of links changes several files at once.
+            same = files.keys() == self._files.keys() and all(
+                self._files[name] is file for name, file in files.items()
+            )
+            # Switching a folder of links changes several files at once; what a file that is gone
+            # held may stand in one that was looked at before.
             if same or self._signatures() == before:
                 break
         return files
@@ -221,24 +224,21 @@ class DocumentRegistry:
         """Read a document that stands still while it is read."""
         try:
             for _ in range(TRIES):
-                # Not blocking: opening a pipe would wait for its writer.
-                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-                with os.fdopen(descriptor, "rb") as file:
-                    found = os.fstat(descriptor)
-                    if not stat.S_ISREG(found.st_mode):
-                        raise RegistryError(Trouble.UNREADABLE, f"{shown} is not a regular file")
+                # Before it is opened: that alone sets off some devices, and ends a pipe's writer.
+                _check_kind(path.stat(), shown)
+                with open(path, "rb", opener=_opened) as file:
+                    found = os.fstat(file.fileno())
+                    _check_kind(found, shown)
                     if found.st_size > self._max_bytes:
                         raise RegistryError(
                             Trouble.TOO_LARGE, f"{shown} is larger than {self._max_bytes} bytes"
                         )
                     data = file.read(found.st_size + 1)
-                    signature = _Signature.of(os.fstat(descriptor))
+                    signature = _Signature.of(os.fstat(file.fileno()))
                 if signature == _Signature.of(found) and len(data) == found.st_size:
                     return signature, data
         except FileNotFoundError as error:
             raise RegistryError(Trouble.MISSING, f"{shown} is not there") from error
-        except IsADirectoryError as error:
-            raise RegistryError(Trouble.UNREADABLE, f"{shown} is not a regular file") from error
         except OSError as error:
             raise RegistryError(
                 Trouble.UNREADABLE, f"cannot read {shown}: {error.strerror}"
@@ -282,3 +282,13 @@ class DocumentRegistry:
                 return files[home].entries[operation_id]
             case homes:
                 return claimed_twice(operation_id, homes)
+
+
+def _opened(path: str, flags: int) -> int:
+    # Not blocking, should it have become a pipe meanwhile; a terminal does not become ours.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _check_kind(found: os.stat_result, shown: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise RegistryError(Trouble.UNREADABLE, f"{shown} is not a regular file")

@@ -9,6 +9,7 @@ the credentials are for this address and no other.
 from __future__ import annotations
 
 import hashlib
+import re
 import ssl
 import zlib
 from collections.abc import Mapping
@@ -51,6 +52,8 @@ Its clock ticks in seconds, so that of a document that was just written says too
 """
 _MAX_VALIDATOR = 1024
 """Characters of an `ETag` or a date that is sent back."""
+_TAG = re.compile(r'(?:W/)?"[!#-~]*"|[!#-)+\--~]+')
+"""One tag, quoted or, against RFC 9110, not: `*` and a list match what they were not sent with."""
 _PIECE = 16_384
 """Bytes that are unpacked at once."""
 
@@ -310,7 +313,7 @@ def _meaning(status: int) -> tuple[Trouble, str]:
 def _condition(headers: httpx2.Headers) -> dict[str, str]:
     """How to ask whether this content is still the one."""
     tag = headers.get("etag", "")
-    if _can_be_sent(tag):
+    if _can_be_sent(tag) and _TAG.fullmatch(tag):
         # Weak or strong: If-None-Match compares weakly (RFC 9110, section 13.1.2).
         return {"if-none-match": tag}
     modified, date = _seconds(headers, "last-modified"), _seconds(headers, "date")

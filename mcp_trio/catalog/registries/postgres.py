@@ -36,6 +36,14 @@ CANCEL_TIMEOUT = 1.0
 """Seconds for telling a server to end a query; then the socket is cut."""
 _FETCH: LiteralString = "FETCH FORWARD 500 FROM catalog"
 
+_DENIED = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "is not permitted to log in",
+    "permission denied for database",
+)
+
 T = TypeVar("T")
 
 _TEXT = [f"o.{name}::text" for name in VIEW_COLUMNS]
@@ -247,10 +255,8 @@ def _meaning(error: Exception) -> tuple[Trouble, str]:
         case psycopg.errors.InvalidCatalogName():
             return Trouble.MISSING, "is not there"
         case psycopg.OperationalError() | psycopg.InterfaceError() | OSError():
-            denied = any(
-                sign in str(error) for sign in ("authentication failed", "no password supplied")
-            )
-            if denied or "no pg_hba.conf entry" in str(error):
+            # Of a connection that was refused the driver knows the text alone.
+            if any(sign in str(error) for sign in _DENIED):
                 return Trouble.DENIED, "does not let us in"
             if 'database "' in str(error) and "does not exist" in str(error):
                 return Trouble.MISSING, "is not there"
