@@ -243,6 +243,7 @@ async def run_service(
         nursery.start_soon(life.run)
         await nursery.start(actor.run)
         nursery.start_soon(collector.settle, actor.ready)
+        nursery.start_soon(collector.give_back)
         notes = [note] if note else []
         if settings.admin is not None:
             # Up for as long as anything is to be seen: also while the server drains.

@@ -27,6 +27,7 @@ from hypercorn.typing import H11SendableEvent
 
 from .asgi_call import AppCall
 from .hypercorn_glue import Surroundings
+from .strict_lines import read_strictly
 from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 
 MAX_AHEAD = 65536
@@ -77,6 +78,8 @@ class HTTP1(H11Protocol):
             around.server,
             around.send,
         )
+        if isinstance(self.connection, h11.Connection):  # as it is now, before any upgrade
+            read_strictly(self.connection)
         settings = around.settings
         self.deadline = trio.current_time() + settings.header_timeout
         """When `expire` is due, on the Trio clock."""
@@ -321,6 +324,8 @@ class HTTP1(H11Protocol):
         # request is smuggled inside another past a proxy that reads it differently.
         if len(framing) > 1 or (version == b"1.0" and b"transfer-encoding" in framing):
             return 400
+        if not request.target.startswith(b"/") and not names_one_host(request):
+            return 400
         return None
 
     async def _refuse(self, status: int) -> None:
@@ -414,6 +419,15 @@ def origin_form(target: bytes) -> bytes:
         return target
     _, slash, path = rest.partition(b"/")
     return slash + path if slash else b"/"
+
+
+def names_one_host(request: h11.Request) -> bool:
+    """Whether a target in absolute form names the host that `Host` does (RFC 9112, 3.2.2)."""
+    scheme, found, rest = request.target.partition(b"://")
+    if not found or scheme.lower() not in {b"http", b"https"}:
+        return True
+    hosts = {value.lower() for name, value in request.headers if name == b"host"}
+    return hosts == {rest.partition(b"/")[0].partition(b"?")[0].lower()}
 
 
 def readable_handshake(headers: Iterable[tuple[bytes, bytes]]) -> bool:

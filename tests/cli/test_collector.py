@@ -1,4 +1,4 @@
-"""The garbage collector of a service leaves a catalog alone, and a catalog does not need it."""
+"""The garbage collector of a service leaves a catalog alone, and free memory goes back."""
 
 import gc
 import weakref
@@ -14,6 +14,7 @@ from mcp_trio.config import make_connections
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_sections import HttpSection
+from tests.programs import run
 
 
 @pytest.fixture
@@ -64,3 +65,37 @@ def test_a_compiled_operation_goes_without_the_collector(tmp_path):
             assert [ref() for ref in gone] == [None] * 3
     finally:
         gc.enable()
+
+
+PIECES = """
+import pathlib, trio
+from mcp_trio.cli import collector
+
+def resident():
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4 // 1024
+
+async def main():
+    collector.LOOKS = 0.1
+    large, small = [], []
+    for _ in range(10_000):
+        large.append(bytearray(20_000))
+        small.append(bytearray(600))
+    high = resident()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.give_back)
+        large.clear()
+        kept = resident()
+        with trio.move_on_after(20):
+            while resident() > high - 100:
+                await trio.sleep(0.05)
+        nursery.cancel_scope.cancel()
+    print(high - kept, high - resident())
+
+trio.run(main)
+"""
+
+
+def test_memory_that_is_free_in_pieces_goes_back_to_the_system():
+    kept, given = map(int, run("-c", PIECES).stdout.split())
+    assert kept < 50  # or else there is nothing to show
+    assert given >= 100

@@ -34,6 +34,11 @@ from .serving_tools import (
         (b"\x16\x03\x01 this is not HTTP\r\n\r\n", b"400"),
         (b"GET /\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),  # no Host
+        (b"GET / HTTP/1.1\nhost: x\n\n", b"400"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\na: b\nc: d\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\na: b\r\n c\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\na: b\r\n\tc\r\n\r\n", b"400"),
+        (b"GET http://y/ HTTP/1.1\r\nhost: x\r\n\r\n", b"400"),
         (b"GET / HTTP/3.0\r\nhost: x\r\n\r\n", b"505"),
         (
             (
