@@ -177,6 +177,34 @@ async def test_what_a_full_disk_kept_out_is_written_when_there_is_room_again(
     writer.close()
 
 
+async def test_a_line_that_was_cut_off_is_whole_in_the_file_that_comes_after(
+    tmp_path, told, monkeypatch, autojump_clock
+):
+    room = [8]
+    real = os.write
+
+    def write(fd, data):
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        sent = real(fd, bytes(data[: room[0]]))
+        room[0] -= sent
+        return sent
+
+    path = tmp_path / "log"
+    writer = LineWriter(path, "the log", report=told.append)
+    monkeypatch.setattr(line_writer.os, "write", write)
+    async with writer.running():
+        writer.put(b"first\nsecond\n")
+        await until(lambda: writer.trouble)
+        path.rename(tmp_path / "log.1")
+        room[0] = 1000
+        writer.reopen()
+        await until(lambda: not writer.trouble)
+    assert ((tmp_path / "log.1").read_bytes(), path.read_bytes()) == (b"first\nse", b"second\n")
+    monkeypatch.undo()
+    writer.close()
+
+
 async def test_after_a_rename_lines_go_on_in_a_new_file(tmp_path):
     path, old = tmp_path / "log", tmp_path / "log.1"
     writer = LineWriter(path, "the log")
