@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of what reads the bytes of others: see `targets`."""
