@@ -130,8 +130,12 @@ EXPLAINED = (ConfigurationError, OSError)
 def _messages(error: BaseException) -> list[str]:
     inner: Any = getattr(error, "exceptions", ())
     found = [text for each in inner for text in _messages(each)]
+    if found:
+        return found
     # The number of an OSError says nothing to a person.
-    return found or [str(getattr(error, "strerror", None) or error)]
+    told = str(getattr(error, "strerror", None) or error)
+    file = getattr(error, "filename", None)
+    return [told if file is None else f"{told}: {file}"]
 
 
 def _demo_draft(options: Iterable[Override]) -> Draft:

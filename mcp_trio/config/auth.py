@@ -266,10 +266,11 @@ class AuthSection:
             with _named(f"introspection.{name}"):
                 found.append(asked.authenticator("its client", source))
         if self.certificates:
-            found.append(ClientCertificates(identities=self._identities()))
+            found.append(ClientCertificates(identities=self.identities()))
         return found
 
-    def _identities(self) -> dict[str, CertificateIdentity]:
+    def identities(self) -> dict[str, CertificateIdentity]:
+        """Whom certificates stand for, by a name in them."""
         return {
             name: CertificateIdentity(subject=section.subject, scopes=frozenset(section.scopes))
             for name, section in self.certificates.items()

@@ -14,14 +14,14 @@ import attrs
 import trio
 
 from mcp_trio.abc import Registry, RegistryError
+from mcp_trio.config.auth_checking import auth_faults, has_stand_in
 from mcp_trio.config.draft import Draft
 from mcp_trio.config.faults import Fault
 from mcp_trio.config.files import Surroundings, key_faults, named_faults
-from mcp_trio.config.hints import SECRETS_STAY_OUT
 from mcp_trio.config.listening import listening_faults
 from mcp_trio.config.settings import NO_REGISTRY, Settings, read_draft
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.http.tls import Certificates
+from mcp_trio.http.tls import Certificates, UnreadableFileError
 from mcp_trio.runtime.connections import ConnectionSection
 from mcp_trio.secrets import Secret, SecretSource
 
@@ -75,7 +75,8 @@ def _deeper(
     named = list(named_faults(settings, around))
     yield from named
     yield from _tls_faults(settings, named, around)
-    yield from _auth_faults(settings, (*read, *named), around)
+    source = _Indulgent(folder=around.folder, environment=around.environment)
+    yield from auth_faults(settings, (*read, *named), source)
     for index, text in enumerate(settings.server.state_keys):
         yield from key_faults(text, ("server", "state_keys", str(index)), around)
     if settings.server.cursor_key is not None:
@@ -93,36 +94,26 @@ def _deeper(
 def _tls_faults(
     settings: Settings, named: Sequence[Fault], around: Surroundings
 ) -> Iterator[Fault]:
-    if settings.tls is None or any(
-        each.path[0] == "tls" and each.severity == "fault" for each in named
-    ):
+    tls = settings.tls
+    if tls is None:
         return
-    try:
-        Certificates(settings.tls.options(around.folder))
-    except ConfigurationError as error:
-        advice = "Give a certificate and its own key, without a password."
-        yield Fault(path=("tls",), reason=str(error), advice=advice)
-
-
-def _auth_faults(
-    settings: Settings, found: Sequence[Fault], around: Surroundings
-) -> Iterator[Fault]:
-    mine = [each for each in found if each.path[:1] == ("auth",)]
-    if settings.auth is None or any(each.path[-1] == "private_key_file" for each in mine):
+    if (tls.client_ca_file is None) != (tls.client_certificates == "none"):
+        yield Fault(
+            path=("tls", "client_certificates"),
+            reason="belongs together with client_ca_file: the one says whether certificates are "
+            "asked for, the other whose count",
+            advice="Give both, or neither.",
+        )
+    if any(each.path == ("tls", "key_file") and each.severity == "fault" for each in named):
         return
-    source = _Indulgent(folder=around.folder, environment=around.environment)
+    pair = attrs.evolve(tls, client_ca_file=None, client_certificates="none")
     try:
-        settings.auth.resource_server(source)
+        Certificates(pair.options(around.folder))
+    except UnreadableFileError:
+        return  # told already
     except ConfigurationError as error:
-        if not _has_stand_in(str(error), mine):
-            advice = "Mend the table; docs/authorization.md tells what each way to prove needs."
-            yield Fault(path=("auth",), reason=str(error).removeprefix("auth: "), advice=advice)
-
-
-def _has_stand_in(reason: str, found: Sequence[Fault]) -> bool:
-    """Whether a secret is missing because it stands in the file itself, which has been told."""
-    told = any(SECRETS_STAY_OUT in each.reason for each in found)
-    return told and "give either " in reason
+        advice = "Give the key of this certificate in PEM, without a password."
+        yield Fault(path=("tls", "key_file"), reason=str(error), advice=advice)
 
 
 class _Indulgent(SecretSource):
@@ -153,7 +144,7 @@ def _connection_faults(
         rest.connection(name, source)
     except ConfigurationError as error:
         reason = str(error).removeprefix(f"connection {name}: ")
-        if _has_stand_in(reason, found):
+        if has_stand_in(reason, found):
             return
         yield Fault(
             path=("connections", name),

@@ -91,7 +91,7 @@ def read_file(path: FilePath) -> Draft:
     """
     name = str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
         values = tomllib.loads(text)
     except OSError as error:
         reason = f"cannot read {path}: {error.strerror}"

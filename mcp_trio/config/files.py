@@ -23,7 +23,10 @@ from mcp_trio.errors import ConfigurationError
 
 EXPIRES_SOON = timedelta(days=14)
 """How long before its end a certificate is warned of."""
-_KEY_ADVICE = "Put one there; openssl rand -hex 32 makes one."
+_KEY_ADVICE = (
+    "Put a key there that the service may read, or mend the path, which is relative to the "
+    "settings file; openssl rand -hex 32 makes one."
+)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CREDENTIAL = re.compile(r"authorization|cookie|token|secret|api-?key|password", re.IGNORECASE)
 

@@ -32,8 +32,11 @@ def read_key(text: str, where: str, folder: Path, environment: Mapping[str, str]
         case "file":
             try:
                 found = (folder / place).read_text(encoding="ascii")
-            except (OSError, ValueError) as error:
-                raise ConfigurationError(f"{where}: cannot read {place}") from error
+            except OSError as error:
+                reason = f"{where}: cannot read {place}: {error.strerror}"
+                raise ConfigurationError(reason) from error
+            except ValueError:
+                found = ""  # no text, and so no key
         case _:
             # The text itself may be a key that somebody put there.
             raise ConfigurationError(f"{where}: a key is given as env:NAME or file:PATH")

@@ -31,6 +31,12 @@ def listening_faults(settings: Settings, environment: Mapping[str, str]) -> Iter
     """
     yield from _path_faults(settings)
     yield from _port_faults(settings)
+    if settings.server.proxy_protocol and not settings.server.trusted_proxies:
+        yield Fault(
+            path=("server", "proxy_protocol"),
+            reason="nobody is trusted to send a PROXY header, so each one is refused",
+            advice="Name the proxies in server.trusted_proxies, or leave this out.",
+        )
     yield from _open_faults(settings, environment)
 
 

@@ -104,6 +104,14 @@ def _handed_over(environment: Mapping[str, str]) -> range:
     return range(FIRST_INHERITED, FIRST_INHERITED + int(count))
 
 
+def _socket_file(path: str | os.PathLike[str], mode: int, backlog: int) -> SocketFile:
+    try:
+        return SocketFile(path, mode, backlog)
+    except OSError as error:
+        reason = f"cannot listen on {os.fspath(path)}: {error.strerror or error}"
+        raise OSError(error.errno, reason) from error
+
+
 @contextlib.asynccontextmanager
 async def listening(place: Place, *, backlog: int) -> AsyncGenerator[list[trio.SocketListener]]:
     """Listen while the block runs. The file of a Unix socket is removed in the end.
@@ -116,7 +124,7 @@ async def listening(place: Place, *, backlog: int) -> AsyncGenerator[list[trio.S
         if place.inherited:
             listeners = inherited_listeners()
         elif place.unix is not None:
-            file = stack.enter_context(SocketFile(place.unix, place.unix_mode, backlog))
+            file = stack.enter_context(_socket_file(place.unix, place.unix_mode, backlog))
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(file.socket))]
         else:
             listeners = await listen_tcp(place.host, place.port, backlog=backlog)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -70,6 +71,10 @@ class TLSOptions:
             raise ConfigurationError("reload_interval must be greater than 0")
 
 
+class UnreadableFileError(ConfigurationError):
+    """A file cannot be read, or is to hold certificates and does not; the text says which."""
+
+
 class Certificates:
     """The context of a service, kept up to date with its files."""
 
@@ -82,6 +87,7 @@ class Certificates:
         self._options = options
         self._stamp = self._look()
         self._context = _load(options)
+        self._times = _times(options.cert_file)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -89,14 +95,27 @@ class Certificates:
         return self._context
 
     def reload(self) -> bool:
-        """Load the files anew; on a fault keep what is in use, log why, and return False."""
+        """Load the files anew; on a fault keep what is in use, log why, and return False.
+
+        A certificate that is over, or not yet good, is a fault if it is another one than before:
+        the one in use may run out, and its authorities are still to be kept up to date.
+        """
         self._stamp = self._look()
+        name = os.fspath(self._options.cert_file)
         try:
-            self._context = _load(self._options)
+            context = _load(self._options)
+            times = _times(name)
+            untimely = _untimely(times, datetime.now(UTC))
+            if untimely and times != self._times:
+                raise ConfigurationError(f"{name} {untimely}")
         except ConfigurationError as error:
             LOGGER.error("the certificate in use stays: %s", error)
             return False
-        LOGGER.info("certificate loaded from %s", os.fspath(self._options.cert_file))
+        self._context, self._times = context, times
+        if untimely:
+            LOGGER.warning("certificate loaded from %s, which %s", name, untimely)
+        else:
+            LOGGER.info("certificate loaded from %s", name)
         return True
 
     async def watch(self) -> None:
@@ -110,6 +129,13 @@ class Certificates:
         options = self._options
         files = (options.cert_file, options.key_file, options.client_ca_file)
         return tuple(_stamp(file) for file in files if file is not None)
+
+
+def _untimely(times: tuple[datetime, datetime], now: datetime) -> str | None:
+    begin, end = times
+    if end <= now:
+        return f"expired on {end:%Y-%m-%d}"
+    return f"is not valid before {begin:%Y-%m-%d}" if begin > now else None
 
 
 def _stamp(file: str | os.PathLike[str]) -> tuple[int, int, int] | None:
@@ -126,18 +152,52 @@ def _load(options: TLSOptions) -> ssl.SSLContext:
     context.options |= _OPTIONS
     context.set_ciphers(_CIPHERS)
     context.set_alpn_protocols(["h2", "http/1.1"])
-    names = f"{os.fspath(options.cert_file)} with {os.fspath(options.key_file)}"
+    _read_certificates(options.cert_file)
+    key = _read(options.key_file)
     try:
         # Without a password OpenSSL would ask for one, on the terminal.
         context.load_cert_chain(options.cert_file, options.key_file, password=lambda: "")
-        if options.client_ca_file is not None:
-            names = os.fspath(options.client_ca_file)
-            context.load_verify_locations(cafile=options.client_ca_file)
     except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"cannot use {names}: {reason}") from error
+        raise ConfigurationError(_misfit(options, key, error)) from error
+    if options.client_ca_file is not None:
+        _read_certificates(options.client_ca_file)
+        context.load_verify_locations(cafile=options.client_ca_file)
     context.verify_mode = _WANTED[options.client_certificates]
     return context
+
+
+def _read(file: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        reason = f"cannot read {os.fspath(file)}: {error.strerror}"
+        raise UnreadableFileError(reason) from error
+
+
+def _read_certificates(file: str | os.PathLike[str]) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(_read(file))
+    except ValueError as error:
+        raise UnreadableFileError(f"{os.fspath(file)} holds no certificates") from error
+
+
+def _misfit(options: TLSOptions, held: bytes, error: Exception) -> str:
+    """Why OpenSSL takes no certificate with this key, in words that say which file to mend."""
+    cert, key = os.fspath(options.cert_file), os.fspath(options.key_file)
+    if b"ENCRYPTED" in held:
+        return f"{key} is encrypted, and nobody is there to type its password"
+    if b"PRIVATE KEY-----" not in held:
+        return f"{key} holds no private key"
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return f"{key} is not the key of {cert}"
+    return f"cannot use {cert} with {key}: {getattr(error, 'reason', None) or error}"
+
+
+def _times(file: str | os.PathLike[str]) -> tuple[datetime, datetime]:
+    """From when to when a certificate is good, with those that come with it."""
+    found = _read_certificates(file)
+    begin = max(each.not_valid_before_utc for each in found)
+    return begin, min(each.not_valid_after_utc for each in found)
 
 
 def tls_extension(stream: trio.SSLStream[trio.abc.Stream]) -> dict[str, object]:

@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,9 +177,28 @@ def test_the_certificate_of_the_service_and_its_key_fit(check, tmp_path):
     certificate(tmp_path, "other")
     certificate(tmp_path, "old", not_after=datetime.now(UTC) - timedelta(days=1))
     assert check(tls("good", "good")) == []
-    ((severity, line, key, reason),) = check(tls("good", "other"))
-    assert (severity, line, key) == ("fault", 3, "tls")
-    assert "cannot use" in reason
+    place = ("fault", 5, "tls.key_file")
+    ((*found, reason),) = check(tls("good", "other"))
+    assert (tuple(found), reason.endswith("good.pem")) == (place, True)
+    assert "other.key is not the key of" in reason
+    # Both are told, though either alone would be enough.
+    assert [each[:3] for each in check(tls("old", "good"))] == [
+        ("fault", 4, "tls.cert_file"),
+        place,
+    ]
+    sealed = load_pem_private_key((tmp_path / "good.key").read_bytes(), None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x")
+    )
+    (tmp_path / "sealed.key").write_bytes(sealed)
+    (tmp_path / "sealed.key").chmod(0o600)
+    (tmp_path / "none.key").write_text("none")
+    (tmp_path / "none.key").chmod(0o600)
+    for name, said in (("sealed", "is encrypted"), ("none", "holds no private key")):
+        ((*found, reason),) = check(tls("good", name))
+        assert (tuple(found), f"{name}.key {said}" in reason) == (place, True)
+    (tmp_path / "none.key").unlink()
+    swapped = tls("good", "good").replace("good.pem", "good.key")
+    assert [each[:3] for each in check(swapped)] == [("fault", 4, "tls.cert_file")]
     assert [each[:3] for each in check(tls("old", "none"))] == [
         ("fault", 4, "tls.cert_file"),
         ("fault", 5, "tls.key_file"),
@@ -181,12 +206,16 @@ def test_the_certificate_of_the_service_and_its_key_fit(check, tmp_path):
     (tmp_path / "good.key").chmod(0o644)
     assert [each[:3] for each in check(tls("good", "good"))] == [("warning", 5, "tls.key_file")]
     (tmp_path / "good.key").chmod(0o600)
-    ((_, _, key, reason),) = check(tls("good", "good", 'client_ca_file = "none.pem"'))
+    asked = 'client_certificates = "optional"\nclient_ca_file = "none.pem"'
+    ((_, _, key, reason),) = check(tls("good", "good", asked))
     assert (key, reason.partition(":")[0]) == ("tls.client_ca_file", "cannot read none.pem")
-    ((_, _, key, reason),) = check(tls("good", "good", 'client_ca_file = "other.pem"'))
-    assert (key, "belong together" in reason) == ("tls", True)
+    for half in ('client_ca_file = "other.pem"', 'client_certificates = "required"'):
+        ((_, _, key, reason),) = check(tls("good", "good", half))
+        assert (key, "belongs together" in reason) == ("tls.client_certificates", True)
 
 
+JWT = '[auth.jwt.x]\nissuer = "https://as"\n'
+SCOPES = "toolsets.a.required_scopes"
 AUTH = '[auth]\nresource = "https://x/mcp"\n'
 ASKED = '[auth.introspection.x]\nurl = "https://x"\nissuer = "https://x"\nclient_id = "us"\n'
 
@@ -195,9 +224,9 @@ ASKED = '[auth.introspection.x]\nurl = "https://x"\nissuer = "https://x"\nclient
     ("text", "line", "key", "said"),
     [
         (AUTH, 3, "auth", "nobody could prove anything"),
-        (AUTH + 'api_keys_file = "none"\n', 3, "auth", "none"),
+        (AUTH + 'api_keys_file = "none"\n', 5, "auth.api_keys_file", "none: No such file"),
         (f'{AUTH}{ASKED}secret_env = "OURS"', 9, "auth.introspection.x.secret_env", "is not set"),
-        (AUTH + ASKED, 3, "auth", "give either secret_env or secret_file"),
+        (AUTH + ASKED, 5, "auth.introspection.x", "give either secret_env or secret_file"),
         (AUTH + ASKED + f'secret = "{CANARY}"', 9, "auth.introspection.x.secret", "never stands"),
         (
             f'{AUTH}{ASKED}private_key_file = "none"',
@@ -205,13 +234,91 @@ ASKED = '[auth.introspection.x]\nurl = "https://x"\nissuer = "https://x"\nclient
             "auth.introspection.x.private_key_file",
             "cannot read none",
         ),
-        (AUTH + '[auth.jwt.x]\nissuer = "ftp://x"\n', 3, "auth", "jwt.x"),
+        (AUTH + '[auth.jwt.x]\nissuer = "ftp://x"\n', 6, "auth.jwt.x.issuer", "http"),
+        (AUTH + f"required_scopes = ['a b']\n{JWT}", 5, "auth.required_scopes", "'a b' is no"),
+        (AUTH + JWT + "[toolsets.a]\ntags = ['a']\nrequired_scopes = ['']", 9, SCOPES, "'' is no"),
+        (
+            f'{AUTH}{JWT}[auth.jwt.y]\nissuer = "https://as"',
+            8,
+            "auth.jwt.y.issuer",
+            "is the issuer of auth.jwt.x, too",
+        ),
+        (
+            AUTH + '[auth.certificates."dns:a"]\nsubject = "a"',
+            5,
+            "auth.certificates",
+            "nobody is asked for a certificate",
+        ),
+        (
+            f'{AUTH.replace("mcp", "other")}{JWT}[toolsets.a]\ntags = ["a"]',
+            4,
+            "auth.resource",
+            "does not end with server.path, /mcp",
+        ),
     ],
 )
 def test_what_keeps_callers_from_being_known_is_told(check, text, line, key, said):
     ((severity, *place, reason),) = check(text)
     assert (severity, *place) == ("fault", line, key)
     assert said in reason
+
+
+def test_all_that_is_wrong_with_auth_is_told_at_once_each_at_its_key(check):
+    found = check(
+        """[auth]
+resource = "mcp.example/mcp"
+required_scopes = ["a b"]
+scopes_supported = ["a\\"b"]
+implies = { "x y" = ["x"] }
+api_keys_file = "none"
+[auth.jwt.x]
+issuer = "http://as.example"
+keys_url = "as.example/keys"
+algorithms = ["HS256"]
+[auth.introspection.y]
+url = "http://as.example/ask"
+issuer = "as.example"
+client_id = "us"
+[auth.certificates.agent]
+subject = "agent"
+scopes = [""]
+[auth.dpop]
+nonces = true
+nonce_key_env = "NONE"
+nonce_key_file = "none"
+"""
+    )
+    assert [(severity, line, key) for severity, line, key, _ in found] == [
+        ("fault", 4, "auth.resource"),
+        ("fault", 5, "auth.required_scopes"),
+        ("fault", 6, "auth.scopes_supported"),
+        ("fault", 7, "auth.implies"),
+        ("fault", 8, "auth.api_keys_file"),
+        ("fault", 10, "auth.jwt.x.issuer"),
+        ("fault", 11, "auth.jwt.x.keys_url"),
+        ("fault", 12, "auth.jwt.x.algorithms"),
+        ("fault", 13, "auth.introspection.y"),
+        ("fault", 14, "auth.introspection.y.url"),
+        ("fault", 15, "auth.introspection.y.issuer"),
+        ("fault", 17, "auth.certificates.agent"),
+        ("fault", 17, "auth.certificates"),
+        ("fault", 19, "auth.certificates.agent.scopes"),
+        ("fault", 20, "auth.dpop"),
+        ("fault", 22, "auth.dpop.nonce_key_env"),
+        ("fault", 23, "auth.dpop.nonce_key_file"),
+    ]
+
+
+def test_a_resource_elsewhere_is_a_warning_since_a_proxy_may_change_paths(check):
+    ((severity, line, key, _),) = check(AUTH.replace("mcp", "other") + JWT)
+    assert (severity, line, key) == ("warning", 4, "auth.resource")
+
+
+def test_the_mark_that_some_editors_begin_a_file_with_is_no_fault(tmp_path):
+    path = tmp_path / "marked.toml"
+    path.write_text('\ufeff[catalog]\nregistry = "r.sqlite"\ninterval = 0\n')
+    (fault,) = check_settings(draft_file(path, {}), {}, offline=True).findings
+    assert (fault.path, fault.origin.line) == (("catalog", "interval"), 3)
 
 
 def test_of_many_authorities_some_may_be_over(check, tmp_path):

@@ -151,8 +151,8 @@ def _moment(id_: str, value: object) -> dt.datetime | None:
 class KeyFile:
     """The entries of a file, as they are now.
 
-    One that cannot be read or is broken changes nothing, and is told once: the last good entries
-    stay. One that is gone has none.
+    One that cannot be read or is broken changes nothing: the last good entries stay. One that is
+    gone has none. Each fault is told once, and so is the next one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +162,7 @@ class KeyFile:
             ConfigurationError: it is missing, broken, or others may write to it.
         """
         self._path = path
-        self._told = False
+        self._told = ""
         try:
             self._stamp = _stamp(path)
             self._entries = _read(path)
@@ -178,7 +178,7 @@ class KeyFile:
             if stamp != self._stamp:
                 self._entries = _read(self._path)
                 self._stamp = stamp
-            self._told = False
+            self._told = ""
         except FileNotFoundError:
             self._entries, self._stamp = {}, (0, 0, 0, 0)
             self._tell("it is gone, and so are the keys")
@@ -187,9 +187,9 @@ class KeyFile:
         return self._entries
 
     def _tell(self, what: str) -> None:
-        if not self._told:
+        if self._told != what:
             logger.warning("%s: %s", self._path, what)
-            self._told = True
+            self._told = what
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:
