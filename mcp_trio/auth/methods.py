@@ -22,6 +22,7 @@ from mcp_trio.auth.registration import check_document_url
 from mcp_trio.auth.tokens import RegisteredClient, sendable
 from mcp_trio.auth.urls import check_named, origin_of
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
+from mcp_trio.framing.challenge import bearing, read_challenges
 from mcp_trio.secrets import Secret, shown_url
 
 Supply: TypeAlias = "str | Secret | Callable[[str], str | Secret | Awaitable[str | Secret]]"
@@ -260,12 +261,21 @@ class _Fixed(httpx2.Auth):
             yield request
             return
         token: Secret | None = None
+        why = ""
         while True:
             tried, token = token, await self._token()
             if token == tried:
-                raise UnauthorizedError("the server refuses the token it is given")
+                raise UnauthorizedError(f"the server refuses the token it is given{why}")
             request.headers["authorization"] = f"Bearer {token.reveal()}"
             response = yield request
             if response.status_code != 401 or tried is not None:
                 return
+            why = _reason(response, token)
             await drain(response)
+
+
+def _reason(response: httpx2.Response, token: Secret) -> str:
+    """What a server says of a token that it refuses, unless it repeats it."""
+    told = bearing(read_challenges(response.headers.get_list("www-authenticate")))
+    text = "" if told is None else told.parameters.get("error_description", "")
+    return f": {text[:200]}" if text and token.reveal() not in text else ""

@@ -20,6 +20,7 @@ from mcp_trio.network_guard import (
     Resolve,
     resolve,
 )
+from mcp_trio.transports.handshakes import handshake_reason
 from mcp_trio.transports.http_endpoint import reading
 
 ASK_TIMEOUT = 30.0
@@ -84,7 +85,8 @@ class Outward:
             except BlockedAddressError:
                 return Answer(status=0, reason="is at an address that must not be reached")
             except (httpx2.HTTPError, httpx2.InvalidURL, *_BROKEN) as error:
-                return Answer(status=0, reason=f"cannot be reached ({type(error).__name__})")
+                why = handshake_reason(error) or type(error).__name__
+                return Answer(status=0, reason=f"cannot be reached ({why})")
         # Whoever was cancelled meanwhile hears of that, not of the time.
         await trio.lowlevel.checkpoint_if_cancelled()
         return Answer(status=0, reason="did not answer in time")
@@ -118,7 +120,7 @@ class Outward:
         if (scheme, new) not in self._made:
             # A host that a server names is not trusted because of its name.
             guard = Guard(host=self._host, policy=self._policy)
-            tls = httpx2.create_ssl_context(trust_env=False) if scheme == "https" else None
+            tls = httpx2.create_ssl_context() if scheme == "https" else None
             self._made[scheme, new] = GuardedTransport(
                 GuardedBackend(guard, resolver=self._resolver), tls, keep_alive=KEEP_ALIVE
             )

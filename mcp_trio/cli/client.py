@@ -41,6 +41,7 @@ from mcp_trio.client.client import MCPClient
 from mcp_trio.client.listings import walk
 from mcp_trio.client.options import ClientOptions
 from mcp_trio.errors import ConfigurationError, ErrorCode, MCPError, ProtocolError, sole_cause
+from mcp_trio.session.middleware import needed_scopes
 from mcp_trio.wire import REVISIONS, JSONObject, Tool
 from mcp_trio.wire.converter import to_wire
 
@@ -159,6 +160,8 @@ def _failed(settings: Settings, error: BaseException) -> int:
             return BROKEN_PIPE
         case MCPError() as cause:
             note(f"{cause.message} ({cause.code}, {cause.rpc_code})", style="red")
+            if scopes := needed_scopes(cause.data):
+                note(f"it takes the scopes {' '.join(sorted(scopes))}")
             if cause.code is ErrorCode.UNAUTHORIZED and not settings.login.chosen:
                 note(HINT)
         case (OSError() | ConfigurationError()) as cause:

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 
 import attrs
-import click
 
+from mcp_trio.cli.streams import say
 from mcp_trio.config import LoggingSection, Settings
 from mcp_trio.config.keys import read_key
 from mcp_trio.server.server import MCPServer
@@ -93,7 +93,7 @@ class _Places:
         place = STREAMS[file] if file in STREAMS else self.folder / file
         if place not in self.made:
             # Trouble with the log of the service has to be told elsewhere, if there is a place.
-            aloud = _say if not self.made and isinstance(place, Path) else None
+            aloud = say if not self.made and isinstance(place, Path) else None
             self.made[place] = LineWriter(place, name, report=aloud)
         return self.made[place]
 
@@ -102,7 +102,3 @@ def _pretty(section: LoggingSection) -> bool:
     if section.format != "auto":
         return section.format == "text"
     return section.file in STREAMS and os.isatty(STREAMS[section.file])
-
-
-def _say(text: str) -> None:
-    click.echo(f"mcp-trio: {text}", err=True)

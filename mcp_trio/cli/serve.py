@@ -31,6 +31,7 @@ from mcp_trio.cli.exporting import exporting
 from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.cli.journals import Journals
 from mcp_trio.cli.lifecycle import Lifecycle
+from mcp_trio.cli.streams import hold_standard_streams, say
 from mcp_trio.config import (
     Draft,
     Fault,
@@ -90,6 +91,7 @@ def serve(
     """
     if demo == (config is not None):
         raise click.UsageError("give either a CONFIG file or --demo")
+    hold_standard_streams()
     configure_logging(level=log_level or "info")
     collector.relax()
     # There is something to close from now on.
@@ -158,7 +160,7 @@ def _settings(draft: Draft) -> Settings:
 
 def _explain(faults: Iterable[Fault]) -> None:
     for each in faults:
-        click.echo(f"mcp-trio: {each.as_text()}", err=True)
+        say(each.as_text())
 
 
 async def _serve_config(settings: Settings, folder: Path, journals: Journals) -> None:
@@ -268,7 +270,7 @@ async def run_service(
             urls: list[str] = await serving.start(serve_http)
             where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"
             parts = [where, *notes, f"try: {curl_line(urls[0])}"]
-            click.echo("mcp-trio: " + "; ".join(parts), err=True)
+            say("; ".join(parts))
         logger.info("drained")
         nursery.cancel_scope.cancel()
 

@@ -245,7 +245,8 @@ def _http_client(auth: httpx2.Auth | None) -> httpx2.AsyncClient:
             max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE
         ),
         follow_redirects=False,
-        trust_env=False,
+        trust_env=False,  # no proxies and no passwords of others, but the authorities they trust
+        verify=httpx2.create_ssl_context(),
     )
 
 
@@ -271,4 +272,7 @@ async def _connect(parts: SplitResult, exits: contextlib.AsyncExitStack) -> trio
             return secure
     except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
         where = parts.path if parts.scheme == "unix" else parts.netloc
-        raise TransportError(f"cannot connect to {where}: {error}".rstrip(": ")) from error
+        from mcp_trio.transports.handshakes import handshake_reason  # noqa: PLC0415 - on demand
+
+        why = handshake_reason(error) or error
+        raise TransportError(f"cannot connect to {where}: {why}".rstrip(": ")) from error

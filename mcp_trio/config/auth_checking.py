@@ -24,7 +24,10 @@ _ADVICE = "Mend the value; docs/authorization.md tells what each way to prove ne
 _SOUND_URL = "https://sound.example/mcp"
 _SOUND_JWT = JWTSection(issuer=_SOUND_URL)
 _SOUND_INTROSPECTION = IntrospectionSection(
-    url=_SOUND_URL, issuer=_SOUND_URL, client_id="sound", secret_env="SOUND"
+    url=_SOUND_URL,
+    issuer=_SOUND_URL,
+    client_id="sound",
+    secret_env="SOUND",  # noqa: S106 - the name of a variable
 )
 _SOUND = AuthSection(resource=_SOUND_URL, jwt={"sound": _SOUND_JWT})
 _HELD = frozenset({"jwt", "introspection", "certificates", "dpop", "required_scopes"})

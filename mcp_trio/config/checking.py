@@ -71,7 +71,7 @@ def _deeper(
         around: where names are looked up.
         offline: do not ask the registry.
     """
-    yield from listening_faults(settings, around.environment)
+    yield from listening_faults(settings, around.environment, around.folder)
     named = list(named_faults(settings, around))
     yield from named
     yield from _tls_faults(settings, named, around)

@@ -32,11 +32,9 @@ def read_key(text: str, where: str, folder: Path, environment: Mapping[str, str]
         case "file":
             try:
                 found = (folder / place).read_text(encoding="ascii")
-            except OSError as error:
-                reason = f"{where}: cannot read {place}: {error.strerror}"
-                raise ConfigurationError(reason) from error
-            except ValueError:
-                found = ""  # no text, and so no key
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is no text"
+                raise ConfigurationError(f"{where}: cannot read {place}: {why}") from error
         case _:
             # The text itself may be a key that somebody put there.
             raise ConfigurationError(f"{where}: a key is given as env:NAME or file:PATH")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from mcp_trio.config.faults import Fault
 from mcp_trio.config.server import ServerSection
@@ -16,21 +18,29 @@ _EVERYWHERE = {"0.0.0.0": 4, "::": 6}  # noqa: S104 - addresses that are looked 
 """Addresses that stand for all, by version of IP."""
 
 
+_MAX_SOCKET_PATH = 107
+"""Bytes of the path of a Unix socket on Linux (unix(7)), the last one of which is none."""
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches what listens there."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-def listening_faults(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fault]:
+def listening_faults(
+    settings: Settings, environment: Mapping[str, str], folder: Path
+) -> Iterator[Fault]:
     """What is wrong with addresses, ports and paths as a whole.
 
     Args:
         settings: all of them.
+        folder: what relative paths are relative to.
         environment: names the sockets that the service manager has opened for this process.
     """
     yield from _path_faults(settings)
     yield from _port_faults(settings)
+    yield from _socket_faults(settings.server, folder)
     if settings.server.proxy_protocol and not settings.server.trusted_proxies:
         yield Fault(
             path=("server", "proxy_protocol"),
@@ -94,6 +104,23 @@ def _port_faults(settings: Settings) -> Iterator[Fault]:
             reason=f"{server.port} is the port of [server], too",
             advice="Give the two listeners ports of their own.",
         )
+
+
+def _socket_faults(server: ServerSection, folder: Path) -> Iterator[Fault]:
+    """A Unix socket that could not be made. One that is in use is told by whoever wants it."""
+    if server.unix_socket is None or server.socket_activation:
+        return
+    path = folder / server.unix_socket
+    reason = None
+    if len(os.fsencode(path.absolute())) > _MAX_SOCKET_PATH:
+        reason = f"is longer than {_MAX_SOCKET_PATH} bytes with its folders"
+    elif not path.parent.is_dir():
+        reason = f"there is no folder {path.parent}"
+    elif path.is_symlink() or (path.exists() and not path.is_socket()):
+        reason = f"{path} is there, and no socket"
+    if reason is not None:
+        advice = "Give a path in a folder of the service, such as /run/mcp-trio/mcp.sock."
+        yield Fault(path=("server", "unix_socket"), reason=reason, advice=advice)
 
 
 def _path_faults(settings: Settings) -> Iterator[Fault]:

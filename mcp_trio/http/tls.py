@@ -87,7 +87,7 @@ class Certificates:
         self._options = options
         self._stamp = self._look()
         self._context = _load(options)
-        self._times = _times(options.cert_file)
+        self._times: tuple[datetime, datetime] = _times(options.cert_file)
 
     @property
     def context(self) -> ssl.SSLContext:

@@ -14,6 +14,7 @@ import httpx2
 import trio
 
 from mcp_trio.errors import TransportError
+from mcp_trio.transports.handshakes import handshake_reason
 
 MAX_REDIRECTS = 5
 MOVED = frozenset({307, 308})
@@ -88,7 +89,7 @@ class Endpoint:
 
 def told(error: httpx2.HTTPError) -> str:
     """A failure of HTTP in words; some have none of their own."""
-    return f"{type(error).__name__} {error}".rstrip()
+    return handshake_reason(error) or f"{type(error).__name__} {error}".rstrip()
 
 
 @contextlib.asynccontextmanager

@@ -125,6 +125,18 @@ async def test_a_token_of_the_programs_own_works_on_every_http_transport():
 
 
 @pytest.mark.parametrize(
+    ("told", "shown"), [("it has expired", "given: it has expired"), ("s3cr3t is bad", "given$")]
+)
+async def test_why_a_token_is_refused_is_told_unless_that_repeats_it(told, shown):
+    challenge = {"www-authenticate": f'Bearer error="invalid_token", error_description="{told}"'}
+    server = httpx2.MockTransport(lambda _request: httpx2.Response(401, headers=challenge))
+    auth = BearerToken("s3cr3t").bind("https://mcp.example/mcp")
+    async with httpx2.AsyncClient(auth=auth, transport=server, trust_env=False) as http:
+        with pytest.raises(mcp_trio.MCPError, match=shown):
+            await http.get("https://mcp.example/mcp")
+
+
+@pytest.mark.parametrize(
     "target", ["ws://127.0.0.1:1/mcp", "unix:///nowhere", mcp_trio.MCPServer("x")]
 )
 def test_only_http_takes_tokens(target):

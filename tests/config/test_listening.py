@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,9 @@ from mcp_trio.config.listening import is_loopback, listening_faults
 from mcp_trio.http import binding
 
 
-def told(environment=None, **sections):
+def told(environment=None, folder=Path(), **sections):
     settings = parse_settings({"catalog": {"registry": "r.sqlite"}, **sections})
-    found = listening_faults(settings, environment or {})
+    found = listening_faults(settings, environment or {}, folder)
     return [(".".join(each.path), each.severity, each.advice) for each in found]
 
 
@@ -89,6 +90,26 @@ def test_who_is_asked_by_auth_is_not_anonymous():
     (plaintext,) = told(server=OPEN, auth=auth)
     assert "server.allow_plaintext = true" in plaintext[2]
     assert told(server=OPEN, auth=auth, tls=PAIR) == []
+
+
+def test_a_unix_socket_that_could_not_be_made_is_a_fault(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    fault = [("server.unix_socket", "fault")]
+    for name in ("none/mcp.sock", "file", "link", "x" * 108):
+        found = told(folder=tmp_path, server={"unix_socket": name})
+        assert [each[:2] for each in found] == fault, name
+    assert told(folder=tmp_path, server={"unix_socket": "none/x", "socket_activation": True}) == []
+    # One that is left of a service that ended in no good way is replaced.
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(os.fspath(tmp_path / "mcp.sock"))
+    assert told(folder=tmp_path, server={"unix_socket": "mcp.sock"}) == []
+
+
+def test_a_header_of_proxies_needs_proxies():
+    ((key, severity, _),) = told(server={"proxy_protocol": True})
+    assert (key, severity) == ("server.proxy_protocol", "fault")
+    assert told(server={"proxy_protocol": True, "trusted_proxies": ["10.0.0.0/8"]}) == []
 
 
 def test_a_unix_socket_is_on_this_machine_and_has_no_port():

@@ -5,6 +5,7 @@ import ssl
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import trustme
 from mcp_trio import ConfigurationError, HTTPOptions, MCPServer, TLSOptions
 from mcp_trio.http.asgi_call import Receive, Scope, Send
 from mcp_trio.http.serving import HTTPService, ServingSettings
+from mcp_trio.http.tls import Certificates
 
 from .serving_tools import GET, H2Client, MemoryListener, answer, hello, read_until
 
@@ -244,13 +246,42 @@ async def test_a_broken_pair_is_told_once_and_the_one_in_use_stays(
         assert await world.serial() == before
         faults = [each for each in caplog.records if each.levelno == logging.ERROR]
         assert len(faults) == 1
-        assert "cert.pem with" in faults[0].getMessage()
+        assert "key.pem is not the key of" in faults[0].getMessage()
         cert.private_key_pem.write_to_path(folder / "key.pem")
         await trio.sleep(11)
         assert await world.serial() != before
         (folder / "key.pem").unlink()
         await trio.sleep(11)
         assert (await world.ask()).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("days", "said"), [(-1, "cert.pem expired on"), (1, "cert.pem is not valid before")]
+)
+async def test_a_new_certificate_that_is_not_good_now_is_not_taken(
+    folder: Path, caplog: pytest.LogCaptureFixture, days: int, said: str
+) -> None:
+    now = datetime.now(UTC)
+    begin, end = sorted((now + timedelta(days=days), now + timedelta(days=days * 9)))
+    async with secured(hello, options(folder)) as world:
+        before = await world.serial()
+        write_pair(folder, AUTHORITY.issue_cert("mcp.example", not_before=begin, not_after=end))
+        assert not world.service.reload_certificates()
+        assert await world.serial() == before
+    assert said in caplog.text
+
+
+async def test_with_a_certificate_that_has_run_out_authorities_are_still_kept_up_to_date(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    over = datetime.now(UTC) - timedelta(days=1)
+    write_pair(folder, AUTHORITY.issue_cert("mcp.example", not_after=over))
+    certificates = Certificates(demanding(folder, "required"))
+    STRANGER.cert_pem.write_to_path(folder / "ca.pem")
+    assert certificates.reload()
+    (authority,) = certificates.context.get_ca_certs(binary_form=True)
+    assert authority == ssl.PEM_cert_to_DER_cert(STRANGER.cert_pem.bytes().decode())
+    assert "which expired on" in caplog.text
 
 
 async def test_an_authority_that_is_taken_off_counts_no_more(folder: Path) -> None:
@@ -269,10 +300,12 @@ async def test_an_authority_that_is_taken_off_counts_no_more(folder: Path) -> No
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("cert.pem", None, "cert.pem with .*: No such file"),
-        ("cert.pem", b"rubbish", "cert.pem with .*: "),
-        ("key.pem", b"rubbish", "cert.pem with .*key.pem"),
-        ("ca.pem", b"rubbish", "ca.pem: "),
+        ("cert.pem", None, "cannot read .*cert.pem: No such file"),
+        ("key.pem", None, "cannot read .*key.pem: No such file"),
+        ("ca.pem", None, "cannot read .*ca.pem: No such file"),
+        ("cert.pem", b"rubbish", "cert.pem holds no certificates"),
+        ("key.pem", b"rubbish", "key.pem holds no private key"),
+        ("ca.pem", b"rubbish", "ca.pem holds no certificates"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(
@@ -297,7 +330,7 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(folder: Pat
             serialization.BestAvailableEncryption(b"secret"),
         )
     )
-    with pytest.raises(ConfigurationError, match=r"key\.pem"):
+    with pytest.raises(ConfigurationError, match=r"key\.pem is encrypted"):
         HTTPService(hello, tls=options(folder))
 
 

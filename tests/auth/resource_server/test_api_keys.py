@@ -144,7 +144,7 @@ async def test_a_change_of_the_file_counts_at_once(file, caplog):
     assert caplog.text == ""
 
 
-async def test_a_change_that_cannot_be_read_changes_nothing_and_is_told_once(file, caplog):
+async def test_a_change_that_cannot_be_read_changes_nothing_and_each_is_told_once(file, caplog):
     key, line = new_key("one", "ann")
     write(file, line)
     asker = keys(file)
@@ -152,8 +152,13 @@ async def test_a_change_that_cannot_be_read_changes_nothing_and_is_told_once(fil
         write(file, broken)
         for _ in range(3):
             assert await asker.authenticate(credentials(key.reveal()))
-    assert caplog.text.count("the last good keys stay") == 1
+    assert caplog.text.count("the last good keys stay") == 2
     write(file, line)
+    file.chmod(0o666)
+    for _ in range(2):
+        assert await asker.authenticate(credentials(key.reveal()))
+    assert caplog.text.count("others may write to it") == 1
+    file.chmod(0o600)
     assert await asker.authenticate(credentials(key.reveal()))
 
 
@@ -161,7 +166,9 @@ async def test_when_the_file_is_gone_so_are_the_keys(file, caplog):
     key, line = new_key("one", "ann")
     write(file, line)
     asker = keys(file)
-    file.unlink()
+    write(file, "one = {")
+    assert await asker.authenticate(credentials(key.reveal()))
+    file.unlink()  # another trouble than before, which is told, too
     for _ in range(2):
         with pytest.raises(UnauthorizedError):
             await asker.authenticate(credentials(key.reveal()))
