@@ -49,8 +49,8 @@ def auth_faults(
         source: has something for every secret that is missing and has been told.
     """
     told = {each.path: each for each in found if each.severity == "fault"}
-    for name, toolset in settings.toolsets.items():
-        path = ("toolsets", name, "required_scopes")
+    for part, toolset in settings.toolsets.items():
+        path = ("toolsets", part, "required_scopes")
         yield from _scope_faults(toolset.required_scopes, path)
     auth = settings.auth
     if auth is None:

@@ -143,7 +143,7 @@ def test_what_the_example_needs_is_missed_where_it_is_not_there(tmp_path):
     assert keys == [
         "server.state_keys.0",
         "server.cursor_key",
-        "auth",
+        "auth.api_keys_file",
         "audit.key",
         "connections.crm.auth.secret_file",
         "connections.stock.secret_file",

@@ -192,18 +192,6 @@ async def test_a_command_line_in_quotes_is_a_server():
     assert found["era"] == "handshake"
 
 
-async def test_the_scopes_that_a_call_needs_are_told(tmp_path):
-    program = tmp_path / "scoped.py"
-    program.write_text(
-        "import mcp_trio\nserver = mcp_trio.MCPServer('scoped')\n"
-        "@server.tool(required_scopes=['b.write', 'a.read'])\n"
-        "async def act() -> str:\n    return 'done'\nserver.run()\n"
-    )
-    done = await mcp("call", f"{sys.executable} {program}", "act")
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert b"it takes the scopes a.read b.write" in done.stderr
-
-
 def test_the_page_of_the_command_line_names_every_command_and_option():
     page = (EXAMPLES.parent / "docs" / "command-line.md").read_text()
     for command in COMMANDS.values():

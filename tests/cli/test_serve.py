@@ -345,6 +345,15 @@ async def test_callers_prove_who_they_are_and_a_key_is_good_for_its_scopes(tmp_p
             with pytest.raises(MCPError) as refused:
                 await client.call_tool("hello")
             assert refused.value.code is ErrorCode.UNAUTHORIZED
+        command = [sys.executable, "-m", "mcp_trio", "call", service.url, "hello"]
+        told = await trio.run_process(
+            [*command, "--token-env", "LOW"],
+            env={**os.environ, "LOW": made[0][0].reveal()},
+            capture_stderr=True,
+            check=False,
+        )
+        assert (told.returncode, b"it takes the scopes" in told.stderr) == (1, True)
+        assert b"write" in told.stderr
         assert service.stop() == 0
     finally:
         service.close()
