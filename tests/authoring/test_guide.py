@@ -78,9 +78,9 @@ async def test_from_a_description_to_a_running_tool(tmp_path, nursery):
 
 
 def test_the_guide_names_every_command_and_option():
-    from mcp_trio.cli import author
+    from mcp_trio.cli import author, check
 
-    found = [author.check, author.diff, author.publish, *author.import_.commands.values()]
+    found = [check.check, author.diff, author.publish, *author.import_.commands.values()]
     for command in found:
         assert f"`{command.name} " in PAGE or f" {command.name} " in PAGE
         for option in command.params:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.authoring.views import make_view, static_view, write
 from tests.cli.terminal import shown
+from tests.cli.test_serve import Service
 from tests.runtime.conftest import Upstream
 
 PATIENCE = 60
@@ -345,21 +346,11 @@ def test_what_cannot_be_called_is_explained(tmp_path, more, status, said):
 # -- the server has no part in it ------------------------------------------------------
 
 SERVES = """
-import signal, sys, threading
+import sys
 from mcp_trio.cli import main
 
-class Lines:
-    def __init__(self, stream): self.stream = stream
-    def write(self, text):
-        self.stream.write(text)
-        if "operations" in text or "drained" in text:
-            signal.raise_signal(signal.SIGTERM)
-    def flush(self): self.stream.flush()
-    def __getattr__(self, name): return getattr(self.stream, name)
-
-sys.stderr = Lines(sys.stderr)
 try:
-    main(["serve", "--demo", "--port", "0"], standalone_mode=False)
+    main(sys.argv[1:], standalone_mode=False)
 finally:
     print("\\n".join(sorted(sys.modules)))
 """
@@ -375,10 +366,17 @@ FOREIGN = (
 )
 
 
-@pytest.mark.parametrize("program", ["import mcp_trio.cli.serve", SERVES])
-def test_a_server_loads_no_yaml_and_nothing_of_the_authors_tools(program):
-    if program is not SERVES:
-        program += "; import sys; print('\\n'.join(sorted(sys.modules)))"
+def foreign(loaded):
+    assert "mcp_trio.catalog.actor" in loaded
+    return [
+        name
+        for name in loaded
+        if name in FOREIGN or name.startswith(tuple(f"{f}." for f in FOREIGN))
+    ]
+
+
+def test_the_command_loads_no_yaml_and_nothing_of_the_authors_tools():
+    program = "import sys, mcp_trio.cli.serve; print(*sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -386,15 +384,17 @@ def test_a_server_loads_no_yaml_and_nothing_of_the_authors_tools(program):
         timeout=PATIENCE,
         check=True,
     )
-    loaded = done.stdout.split()
-    assert "mcp_trio.catalog.actor" in loaded
-    assert not [
-        name
-        for name in loaded
-        if name in FOREIGN or name.startswith(tuple(f"{f}." for f in FOREIGN))
-    ]
-    if program is SERVES:
-        assert "3 operations" in done.stderr
+    assert foreign(done.stdout.split()) == []
+
+
+def test_a_server_that_has_served_has_loaded_nothing_of_the_authors_tools():
+    service = Service("--demo", "--port", "0", program=("-c", SERVES))
+    try:
+        service.until_log("3 operations")
+        service.process.send_signal(signal.SIGTERM)
+        assert foreign(service.process.stdout.read().split()) == []
+    finally:
+        service.close()
 
 
 def test_without_the_extra_the_commands_say_what_to_install(tmp_path):

@@ -33,9 +33,9 @@ PATIENCE = 20
 class Service:
     """A running `mcp-trio serve`."""
 
-    def __init__(self, *arguments, env=None):
+    def __init__(self, *arguments, env=None, program=("-m", "mcp_trio")):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "mcp_trio", "serve", *arguments],
+            [sys.executable, *program, "serve", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
