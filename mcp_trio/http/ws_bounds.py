@@ -10,7 +10,7 @@ are counted before Hypercorn reads them: pings, pongs, and fragments of one mess
 from typing import Any
 
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
-from wsproto.events import CloseConnection, Message
+from wsproto.events import CloseConnection, Event, Message
 from wsproto.frame_protocol import CloseReason, Opcode
 
 from .allowance import Allowance
@@ -26,6 +26,8 @@ class BoundedMessage(WebsocketBuffer):
 
     def __init__(self, max_length: int, claim: Claim) -> None:
         super().__init__(max_length)
+        self.why = f"a message may have {max_length} bytes"
+        """What the peer is told with the code 1009."""
         self._claim = claim
 
     def clear(self) -> None:
@@ -41,7 +43,10 @@ class BoundedMessage(WebsocketBuffer):
                 no room for it beside those of others.
         """
         size = len(event.data)
-        if self.full or self.length + size > self.max_length or not self._claim.grow(size):
+        too_large = self.full or self.length + size > self.max_length
+        if too_large or not self._claim.grow(size):
+            if not too_large:
+                self.why = "too many messages are on their way"
             self.full = True
             self.clear()
             raise FrameTooLargeError
@@ -101,8 +106,18 @@ class SocketMeter:
 
 def bound(stream: WSStream, messages: Budget) -> None:
     """Put the bounds on a stream whose request has been read, before it is accepted."""
-    stream.buffer = BoundedMessage(stream.config.websocket_max_message_size, messages.claim())
+    message = BoundedMessage(stream.config.websocket_max_message_size, messages.claim())
+    stream.buffer = message
     stream.handshake.extensions = None
+    send = stream._send_wsproto_event  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+
+    async def send_with_reason(event: Event) -> None:
+        if isinstance(event, CloseConnection) and event.code == CloseReason.MESSAGE_TOO_BIG:
+            event = CloseConnection(code=event.code, reason=event.reason or message.why)
+        await send(event)
+
+    # Hypercorn closes without a word about the limit.
+    stream._send_wsproto_event = send_with_reason  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
 
 
 def let_go(stream: object) -> None:
@@ -115,6 +130,7 @@ async def cut_off(stream: WSStream, reason: CloseReason) -> None:
     """Tell a peer that it has gone over a limit; from now on `overrun` says so, too."""
     if isinstance(stream.buffer, BoundedMessage):
         stream.buffer.full = True
+        stream.buffer.why = "a message has too many fragments"
     await stream._send_wsproto_event(  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
         CloseConnection(code=reason)
     )
