@@ -19,6 +19,7 @@ from mcp_trio.json_schema_engines import (
     Violation,
     pointer,
 )
+from mcp_trio.json_schema_looks import MAX_LOOKS, looks
 from mcp_trio.json_schema_patterns import MAX_COST, cost
 from mcp_trio.wire.basic import JSONObject
 
@@ -100,6 +101,11 @@ class Validator:
         if known is None:
             raise SchemaError(f"unsupported $schema; supported are {', '.join(DIALECTS)}")
         self.schema: JSONObject = dict(schema)
+        counted = looks(self.schema)
+        if counted is None:
+            raise SchemaError("a $ref leads back to where it stands, so checking would not end")
+        if counted > MAX_LOOKS:
+            raise SchemaError("references multiply: one place would be checked many times")
         self._engine: Engine = ENGINE(self.schema, known)
 
     def is_valid(self, instance: object) -> bool:

@@ -302,3 +302,36 @@ def test_a_pointer_escapes_as_rfc_6901_says() -> None:
 def test_no_json_value_raises(instance: object) -> None:
     validator = Validator({"properties": {"a": {"type": "integer"}}, "items": {"minLength": 2}})
     assert validator.is_valid(instance) is (validator.violations(instance) == [])
+
+
+def doubling(levels, link):
+    """A schema whose references double at each level."""
+    made = {f"l{n}": {link: [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/l0", "$defs": {**made, f"l{levels}": {"type": "object"}}}
+
+
+@pytest.mark.parametrize("link", ["allOf", "anyOf", "oneOf"])
+def test_references_that_multiply_are_refused_before_an_engine_follows_them(link):
+    assert Validator(doubling(8, link))
+    with pytest.raises(SchemaError, match="references multiply"):
+        Validator(doubling(30, link))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}},
+        {"$ref": "#a", "$defs": {"x": {"$anchor": "a", "anyOf": [{"$ref": "#a"}]}}},
+    ],
+)
+def test_a_reference_that_leads_back_to_its_own_place_is_refused(schema):
+    with pytest.raises(SchemaError, match="would not end"):
+        Validator(schema)
+
+
+def test_a_reference_that_leads_back_from_a_place_below_is_a_tree():
+    node = {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "type": "object"}
+    validator = Validator(node)
+    assert validator.is_valid({"left": {"right": {}}})
+    assert not validator.is_valid({"left": {"right": 1}})

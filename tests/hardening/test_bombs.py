@@ -62,7 +62,23 @@ EVIL = {
 }
 
 
+def doubling(levels):
+    """A schema that is looked at 2 ** levels times by whoever follows every reference."""
+    made = {
+        f"l{level}": {"allOf": [{"$ref": f"#/$defs/l{level + 1}"}] * 2} for level in range(levels)
+    }
+    made[f"l{levels}"] = {"type": "object"}
+    return {"type": "object", "$ref": "#/$defs/l0", "$defs": made}
+
+
 SCHEMAS = {
+    "doubling": doubling(30),
+    "itself": {"type": "object", "$ref": "#"},
+    "round": {
+        "type": "object",
+        "allOf": [{"$ref": "#/$defs/a"}],
+        "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+    },
     "elsewhere": {"type": "object", "$ref": "http://127.0.0.1:9/schema.json"},
     "file": {"type": "object", "$ref": "file:///etc/passwd"},
     "dynamic": {"type": "object", "$dynamicRef": "#x", "$dynamicAnchor": "x"},
