@@ -44,7 +44,10 @@ if typing.TYPE_CHECKING:
     from mcp_trio.session.context import Context as Context
     from mcp_trio.session.forms import Elicited as Elicited
     from mcp_trio.session.inbound import FunctionHandler as FunctionHandler
+    from mcp_trio.session.limits import LoadLimits as LoadLimits
     from mcp_trio.session.limits import SessionLimits as SessionLimits
+    from mcp_trio.session.limits import ToolLimits as ToolLimits
+    from mcp_trio.session.rates import Rate as Rate
     from mcp_trio.session.session import Dispatcher as Dispatcher
     from mcp_trio.transports.memory import MemoryTransport as MemoryTransport
     from mcp_trio.transports.stdio_client import Command as Command
@@ -74,6 +77,9 @@ _HOMES = {
     "FunctionHandler": "session.inbound",
     "Dispatcher": "session.session",
     "SessionLimits": "session.limits",
+    "LoadLimits": "session.limits",
+    "ToolLimits": "session.limits",
+    "Rate": "session.rates",
     "MemoryTransport": "transports.memory",
     "Command": "transports.stdio_client",
 }

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import math
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -300,13 +301,19 @@ class HandlerFailedError(MCPError):
 
 
 class OverloadedError(MCPError):
-    """A limit on sessions or requests was reached; `retry_after` is in seconds."""
+    """A limit on sessions or requests was reached.
 
-    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
-        super().__init__(
-            message, data={"reason": "overloaded", "retryAfterMs": int(retry_after * 1000)}
-        )
+    Attributes:
+        retry_after: seconds until it may be tried again.
+        limit: the name of the limit of load that a request was over; None for any other.
+    """
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, limit: str | None = None) -> None:
+        # Rounded up, but for the noise of arithmetic: who comes back in time must not be early.
+        data = {"reason": "overloaded", "retryAfterMs": math.ceil(retry_after * 1000 - 1e-3)}
+        super().__init__(message, data=data if limit is None else {**data, "limit": limit})
         self.retry_after = retry_after
+        self.limit = limit
 
 
 class ToolError(Exception):

@@ -84,6 +84,18 @@ class RequestCompleted:
 
 
 @attrs.frozen(kw_only=True)
+class RequestRefused:
+    """A request of a client was over a limit of load: it was told when to come back."""
+
+    name: ClassVar[str] = "request:refused"
+    side: Side
+    method: str
+    """As it was sent, so it may be any text."""
+    limit: str
+    """Which limit it was, a `mcp_trio.session.places.Limit`."""
+
+
+@attrs.frozen(kw_only=True)
 class ToolCompleted:
     """A tool of this server was called, and the call has ended. A refusal is an end, too."""
 
@@ -159,6 +171,7 @@ Event: TypeAlias = (
     | ConnectionClosed
     | RequestReceived
     | RequestCompleted
+    | RequestRefused
     | ToolCompleted
     | NotificationEmitted
     | NotificationReceived
@@ -323,6 +336,11 @@ class Reporter:
         """A request came."""
         if self.hub.active:
             self.hub.emit(RequestReceived(side=self.side, method=method, id=id_))
+
+    def refused(self, method: str, limit: str) -> None:
+        """A request was over a limit."""
+        if self.hub.active:
+            self.hub.emit(RequestRefused(side=self.side, method=method, limit=limit))
 
     def completed(
         self,

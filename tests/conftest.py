@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from mcp_trio.http.app import HTTPApp
+from mcp_trio.session.admission import Admission
 from mcp_trio.session.session import Dispatcher
 
 # A busy machine is no fault of the code.
@@ -58,12 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def books_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """After each test: nothing in flight, nothing pending, no session, no open stream.
+    """After each test: nothing in flight or in a queue, nothing pending, no session or stream.
 
     A test that wants to know in between calls the value.
     """
     dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
     apps: weakref.WeakSet[HTTPApp] = weakref.WeakSet()
+    admissions: weakref.WeakSet[Admission] = weakref.WeakSet()
 
     def track(cls: type, into: weakref.WeakSet[Any]) -> None:
         original = cls.__init__  # type: ignore[misc]
@@ -76,12 +78,16 @@ def books_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], N
 
     track(Dispatcher, dispatchers)
     track(HTTPApp, apps)
+    track(Admission, admissions)
 
     def check() -> None:
         for dispatcher in dispatchers:
             counted = dispatcher.statistics()
             assert (counted.in_flight, counted.pending, dispatcher._tasks) == (0, 0, 0)
             assert not dispatcher.reaper.running
+        for admission in admissions:
+            load = admission.statistics()
+            assert (load.in_flight, load.listeners, load.waiting, load.counted) == (0, 0, 0, 0)
         for app in apps:
             gauges = app.statistics()
             assert (gauges.sessions, gauges.in_flight) == (0, 0)

@@ -18,6 +18,7 @@ import trio.testing
 
 import mcp_trio
 from mcp_trio.client.client import ClientOptions, MCPClient
+from mcp_trio.session.limits import LoadLimits
 from mcp_trio.wire.revisions import BY_DATE
 
 PATIENCE = 60.0
@@ -44,7 +45,7 @@ class Storm:
         self.running = 0
         self.all_run = trio.Event()
         self.none_runs = trio.Event()
-        options = mcp_trio.ServerOptions(max_in_flight=size + 1)
+        options = mcp_trio.ServerOptions(load=LoadLimits(max_in_flight=size + 1))
         self.server = mcp_trio.MCPServer("storm", options=options)
         self.server.add_tool(self.hold)
 

@@ -8,7 +8,7 @@ who may not call a tool does not find it either.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from typing import TypeAlias, cast
 
 import attrs
@@ -240,7 +240,11 @@ class SearchableTools:
                 await demand(rule, question(context, "tools/call", name))
         except UnauthorizedError as error:
             raise naming(error, scopes_of(entry.authorize)) from None
-        return await entry.call(context, cast("JSONObject", arguments.get("arguments") or {}))
+        inner = cast("JSONObject", arguments.get("arguments") or {})
+        if self._host is None:
+            return await entry.call(context, inner)
+        with self._host.place(entry, context):
+            return await entry.call(context, inner)
 
     async def _found(self, context: Context, name: str) -> ToolEntry:
         entry = self._provider.tools.entries.get(name)
@@ -310,6 +314,9 @@ class _Relay:
     @property
     def authorizer(self) -> Authorizer | None:
         return self.host.authorizer
+
+    def place(self, entry: ToolEntry, context: Context, /) -> AbstractContextManager[object]:
+        return self.host.place(entry, context)
 
     def emit(self, event: Event, /) -> None:
         self.host.emit(event)

@@ -6,15 +6,18 @@ of its own, which shows what its rule lets through.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 import attrs
 
 from mcp_trio.events import Event
 from mcp_trio.server.providers import ProviderHost, ToolEntry, ToolProvider, ToolSet
+from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
 
 Rule: TypeAlias = Callable[[ToolEntry], bool]
@@ -62,6 +65,10 @@ class Fan:
     def authorizer(self) -> Authorizer | None:
         """None: each server has rules of its own."""
         return None
+
+    def place(self, _entry: ToolEntry, _context: Context, /) -> AbstractContextManager[object]:
+        """Let it in: each server has limits of its own."""
+        return contextlib.nullcontext()
 
     def owns(self, name: str, /) -> bool:
         """Tell whether a name is taken on any of the servers."""

@@ -53,6 +53,7 @@ from mcp_trio.runtime.connections import Connections
 from mcp_trio.secrets import SecretSource
 from mcp_trio.server.providers import ToolProvider
 from mcp_trio.server.server import MCPServer, until_signalled
+from mcp_trio.session.limits import LoadLimits
 from mcp_trio.session.middleware import RequiresScopes
 from mcp_trio.telemetry.logging import configure_logging
 from mcp_trio.wire import REVISIONS, JSONObject
@@ -164,7 +165,7 @@ def _explain(faults: Iterable[Fault]) -> None:
 
 
 async def _serve_config(settings: Settings, folder: Path, journals: Journals) -> None:
-    server = _make_server(settings.server, folder)
+    server = _make_server(settings.server, settings.load, folder)
     life = Lifecycle(server, drain_delay=settings.server.drain_delay)
     run = functools.partial(run_service, server, settings, folder, journals, life)
     async with journals.running():
@@ -172,7 +173,7 @@ async def _serve_config(settings: Settings, folder: Path, journals: Journals) ->
 
 
 async def _serve_demo(asked: Settings, journals: Journals) -> None:
-    server = _make_server(asked.server, Path())
+    server = _make_server(asked.server, asked.load, Path())
     life = Lifecycle(server, drain_delay=asked.server.drain_delay)
 
     async def run() -> None:
@@ -198,12 +199,12 @@ async def _demo(asked: Settings) -> AsyncGenerator[tuple[Settings, str], None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_server(section: ServerSection, folder: Path) -> MCPServer:
+def _make_server(section: ServerSection, load: LoadLimits, folder: Path) -> MCPServer:
     return MCPServer(
         section.name,
         version=section.version,
         instructions=section.instructions,
-        options=section.server_options(folder),
+        options=section.server_options(folder, load=load),
     )
 
 
@@ -323,7 +324,8 @@ def _offer(
             name=f"{settings.server.name}/{name}",
             instructions=section.instructions or settings.server.instructions,
         )
-        toolset = _make_server(who, folder)
+        toolset = _make_server(who, settings.load, folder)
+        toolset.admission = server.admission  # the limits are those of all together
         own = section.search_above
         few = above if own is None else own
         toolset.add_provider(_listed(fan.part(section.choice()), few, settings))

@@ -19,6 +19,10 @@ from mcp_trio.config.faults import Fault as Fault
 from mcp_trio.config.faults import Origin as Origin
 from mcp_trio.config.faults import SettingsError as SettingsError
 from mcp_trio.config.limits import LimitsSection as LimitsSection
+from mcp_trio.config.load import RateSection as RateSection
+from mcp_trio.config.load import RatesSection as RatesSection
+from mcp_trio.config.load import ToolRateSection as ToolRateSection
+from mcp_trio.config.load import ToolSection as ToolSection
 from mcp_trio.config.logs import AccessLogSection as AccessLogSection
 from mcp_trio.config.logs import AuditSection as AuditSection
 from mcp_trio.config.logs import LoggingSection as LoggingSection

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import attrs
 
-from mcp_trio.setting_rules import POSITIVE
+from mcp_trio.setting_rules import NOT_NEGATIVE, POSITIVE
 
 
 @attrs.frozen(kw_only=True)
 class LimitsSection:
     """`[limits]`: what one client may use up, beside the bounds of `[server]`.
 
-    What a client sees beyond each of them stands in [connections](connections.md#limits).
+    What a client sees beyond each of them stands in [connections](connections.md#limits) and
+    [load](load.md).
     """
 
     max_connections_per_address: int = attrs.field(default=256, validator=POSITIVE)
@@ -41,6 +42,20 @@ class LimitsSection:
     """HTTP/2 frames within `flood_window` that carry nothing of a request."""
     flood_window: float = attrs.field(default=30.0, validator=POSITIVE)
     """Seconds in which as many frames become allowed again as are allowed at once."""
+    max_in_flight_per_caller: int = attrs.field(default=500, validator=POSITIVE)
+    """Requests of one caller that run at once: of a principal or, if nobody in particular, of an
+    address. `server.max_in_flight` is that of all together."""
+    max_in_flight_per_session: int | None = attrs.field(default=None, validator=POSITIVE)
+    """Requests of one session that run at once; none: only the others count."""
+    max_listeners: int = attrs.field(default=10_000, validator=POSITIVE)
+    """`subscriptions/listen` requests open at once. They do not count as requests that run."""
+    max_listeners_per_caller: int = attrs.field(default=1000, validator=POSITIVE)
+    """The same of one caller."""
+    queue_length: int = attrs.field(default=0, validator=NOT_NEGATIVE)
+    """Requests that may wait for their turn when too many run; 0 refuses at once. Callers take
+    turns, and a full queue refuses the last one of who has most in it."""
+    queue_timeout: float = attrs.field(default=5.0, validator=POSITIVE)
+    """Seconds that a request waits for its turn at most."""
     max_total_websocket_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=POSITIVE)
     """Bytes of all WebSocket messages together that have yet to arrive whole."""
     max_websocket_fragments: int = attrs.field(default=1024, validator=POSITIVE)

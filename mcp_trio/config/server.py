@@ -17,6 +17,7 @@ from mcp_trio.http.probes import PROBES
 from mcp_trio.http.proxies import TrustedProxies
 from mcp_trio.http.serving_settings import ServingSettings
 from mcp_trio.server.server import ServerOptions
+from mcp_trio.session.limits import LoadLimits
 from mcp_trio.setting_rules import NOT_NEGATIVE, PORT, POSITIVE, Rule
 
 ENDPOINT = Rule(
@@ -129,7 +130,6 @@ class ServerSection:
             max_batch=limits.max_batch,
             max_total_body=limits.max_total_body,
             max_sessions=self.max_sessions,
-            max_in_flight=self.max_in_flight,
             session_idle_timeout=self.session_idle_timeout,
             cleanup_timeout=self.cleanup_timeout,
         )
@@ -162,13 +162,17 @@ class ServerSection:
         )
 
     def server_options(
-        self, folder: Path, environment: Mapping[str, str] = os.environ
+        self,
+        folder: Path,
+        environment: Mapping[str, str] = os.environ,
+        load: LoadLimits | None = None,
     ) -> ServerOptions:
         """The settings of the server itself, with their keys fetched.
 
         Args:
             folder: what relative paths are relative to.
             environment: where `env:` keys are looked up.
+            load: how much it does at once.
 
         Raises:
             ConfigurationError: a key is missing or is none.
@@ -179,9 +183,9 @@ class ServerSection:
         cursor = self.cursor_key
         return ServerOptions(
             request_timeout=self.request_timeout,
+            load=load or LoadLimits(),
             page_size=self.page_size,
             cleanup_timeout=self.cleanup_timeout,
-            max_in_flight=self.max_in_flight,
             listener_patience=self.listener_patience,
             list_beyond_scopes=self.list_beyond_scopes,
             state_keys=tuple(keys),

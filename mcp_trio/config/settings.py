@@ -20,6 +20,7 @@ from mcp_trio.config.environment import apply_environment
 from mcp_trio.config.faults import Fault, SettingsError
 from mcp_trio.config.hints import hinted
 from mcp_trio.config.limits import LimitsSection
+from mcp_trio.config.load import RatesSection, ToolSection, load_limits
 from mcp_trio.config.logs import AccessLogSection, AuditSection, LoggingSection
 from mcp_trio.config.reading import MISSING, structure
 from mcp_trio.config.schema import member
@@ -29,6 +30,7 @@ from mcp_trio.config.tls import TLSSection
 from mcp_trio.config.toolsets import ToolsetName, ToolsetSection
 from mcp_trio.runtime.connections import Connection, ConnectionSection
 from mcp_trio.secrets import SecretSource
+from mcp_trio.session.limits import LoadLimits
 
 NO_REGISTRY = "(none)"
 """Stands for a registry where the settings that name it are faulty."""
@@ -54,6 +56,14 @@ class Settings:
     """By name, which is the last part of their path."""
     connections: dict[str, ConnectionSection] = attrs.field(factory=dict[str, ConnectionSection])
     """By name; the key `kind` of a section chooses its class, `http` if there is none."""
+    rates: RatesSection = attrs.field(factory=RatesSection)
+    tools: dict[str, ToolSection] = attrs.field(factory=dict[str, ToolSection])
+    """By name, in which `*` stands for anything."""
+
+    @property
+    def load(self) -> LoadLimits:
+        """How much the service does at once, and how often."""
+        return load_limits(self.server, self.limits, self.rates, self.tools)
 
 
 def parse_settings(values: Mapping[str, object]) -> Settings:

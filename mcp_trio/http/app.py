@@ -21,6 +21,7 @@ from mcp_trio.eras import stateless
 from mcp_trio.eras.admission import error_message
 from mcp_trio.eras.detect import Kind, detect_http
 from mcp_trio.errors import MCPError, OverloadedError, ProtocolError, UnauthorizedError
+from mcp_trio.events import Reporter
 from mcp_trio.framing import gate
 from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
@@ -37,10 +38,21 @@ from mcp_trio.http.requests import (
     PeerGoneError,
     challenge_fields,
 )
-from mcp_trio.http.responses import Header, Receive, Scope, Send, refuse, respond
+from mcp_trio.http.responses import (
+    RETRY_AFTER,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    refusal_status,
+    refuse,
+    respond,
+    seconds,
+)
 from mcp_trio.http.sessions import HTTPSession, SessionTable
 from mcp_trio.http.statistics import AppStatistics
 from mcp_trio.jsonrpc import codec
+from mcp_trio.jsonrpc.glimpse import REACH, glimpse
 from mcp_trio.jsonrpc.messages import (
     Batch,
     Error,
@@ -50,12 +62,16 @@ from mcp_trio.jsonrpc.messages import (
     Request,
     Result,
 )
-from mcp_trio.session.dispatch import UNTIMED, Service
+from mcp_trio.session.dispatch import Service
+from mcp_trio.session.places import Place, SessionLoad
 from mcp_trio.session.reaper import Reaper
+from mcp_trio.wire.basic import RequestId
 from mcp_trio.wire.revisions import BY_DATE
 
 logger = logging.getLogger("mcp_trio.http")
 
+LARGE = 16 * 1024
+"""Bytes of a body that is not read as JSON only to be refused."""
 MAX_TOLD = 100
 """Refused sources that are logged, each once."""
 
@@ -106,8 +122,8 @@ class HTTPApp:
         self._bodies = Budget(self.options.max_total_body)
         self._nursery: trio.Nursery | None = None
         self._draining = False
+        self._reporter = Reporter(service.events, "server")
         self._in_flight = 0
-        self._listening = 0
         self._refusals: Counter[str] = Counter()
         self._refused_sources: set[tuple[str, str]] = set()
         path = self.options.path.rstrip("/")
@@ -220,7 +236,7 @@ class HTTPApp:
         accept = partial(line.accept, scope.get("subprotocols", []))
         # Nothing on it proves anything again, so it lasts as long as its one proof.
         with trio.CancelScope(deadline=good_until(principal)):
-            await self.sessions.run_line(line, accept, principal)
+            await self.sessions.run_line(line, accept, principal, http.address)
 
     async def _http(self, http: HTTPRequest, send: Send) -> None:
         path = http.path
@@ -359,7 +375,11 @@ class HTTPApp:
             if isinstance(message, Malformed):
                 await refuse(send, 400, message.reason, error=message.answer, headers=cors)
             elif message is not None:
-                await self._message(message, http, send, cors)
+                try:
+                    await self._message(message, http, send, cors)
+                except OverloadedError as error:
+                    id_ = message.id if isinstance(message, Request) else None
+                    await self._overloaded(error, id_, send, cors)
 
     async def _read(
         self, http: HTTPRequest, send: Send, cors: tuple[Header, ...], claim: Claim
@@ -385,6 +405,14 @@ class HTTPApp:
             fault = error_message(None, error)
             await refuse(send, 503, error.message, error=fault, headers=cors)
             return None
+        if len(body) > LARGE:
+            seen = glimpse(body, body[-REACH:])
+            if seen is not None and seen.method is not None and seen.id is not None:
+                try:
+                    self.service.admission.foresee(seen.method, http.caller, self._reporter)
+                except OverloadedError as error:
+                    await self._overloaded(error, seen.id, send, cors)
+                    return None
         message = codec.decode(body, self._limits)
         if not session_requests.requests_of(message):  # of which each is judged by itself
             try:
@@ -416,16 +444,14 @@ class HTTPApp:
     ) -> None:
         match message:
             case Request():
-                if not await self._has_room(message, send, cors):
-                    return
-                listens = message.method in UNTIMED
-                self._in_flight += not listens
-                self._listening += listens
-                try:
-                    await serve_request(self.service, message, http, send, self.reaper, cors)
-                finally:
-                    self._in_flight -= not listens
-                    self._listening -= listens
+                with self._enter(http, message) as place:
+                    self._in_flight += 1
+                    try:
+                        await serve_request(
+                            self.service, message, http, send, self.reaper, cors, place=place
+                        )
+                    finally:
+                        self._in_flight -= 1
             case Notification():
                 # No notification means anything here; cancelling is closing the stream (N4).
                 await respond(send, 202, headers=cors)
@@ -436,31 +462,22 @@ class HTTPApp:
                 reason = "Invalid request: clients send no answers in this revision"
                 await refuse(send, 400, reason, headers=cors)
 
-    async def _has_room(self, message: Message, send: Send, cors: tuple[Header, ...]) -> bool:
-        """Judge whether one more request may run, over all clients of both eras.
-
-        Listening is no work, so it has a limit of its own; a `ping` is always answered (LC6).
-        """
-        requests = session_requests.requests_of(message)
-        methods = {request.method for request in requests} - {"ping"}
-        if not methods:
-            return True
-        if methods <= UNTIMED:
-            if self._listening < self.options.max_listeners:
-                return True
-        elif len(self.reaper.running) - self._listening < self.options.max_in_flight:
-            return True
-        self._refusals["listeners" if methods <= UNTIMED else "requests"] += 1
-        await self._overloaded("Too many requests are running", message, send, cors)
-        return False
+    def _enter(
+        self, http: HTTPRequest, request: Request, session: SessionLoad | None = None
+    ) -> Place:
+        """Let a request in; see `Admission.enter`."""
+        return self.service.admission.enter(request.method, http.caller, session, self._reporter)
 
     async def _overloaded(
-        self, reason: str, message: Message, send: Send, cors: tuple[Header, ...]
+        self,
+        error: OverloadedError,
+        id_: RequestId | None,
+        send: Send,
+        cors: tuple[Header, ...],
     ) -> None:
-        fault = error_message(
-            message.id if isinstance(message, Request) else None, OverloadedError(reason)
-        )
-        await refuse(send, 503, reason, error=fault, headers=cors)
+        fault = error_message(id_, error)
+        status, wait = refusal_status(error.limit), (RETRY_AFTER[0], seconds(error.retry_after))
+        await refuse(send, status, error.message, error=fault, headers=(*cors, wait))
 
     async def _handshake(
         self, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
@@ -477,15 +494,16 @@ class HTTPApp:
         ):
             if not self.sessions.has_room():
                 self._refusals["sessions"] += 1
-                await self._overloaded("Too many sessions", message, send, cors)
-                return
-            await session_requests.open_session(
-                self.sessions, self._nursery, message, http, send, cors
-            )
+                raise OverloadedError("Too many sessions")
+            with self._enter(http, message) as place:
+                await session_requests.open_session(
+                    self.sessions, self._nursery, message, http, send, cors, place=place
+                )
             return
         session = await self._session(http, send, cors, message)
-        if session is not None and await self._has_room(message, send, cors):
-            await session_requests.post(session, message, http, send, cors)
+        if session is not None:
+            enter = partial(self._enter, http)
+            await session_requests.post(session, message, http, send, cors, enter)
 
     async def _session(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections import Counter
 
@@ -67,9 +68,12 @@ class Crowd:
 
 def place_of(client: tuple[str, int] | None) -> str | None:
     """What an address counts as: itself, or its /64 if it is of IPv6. None if there is none."""
-    if client is None:
-        return None
-    found = plain_address(client[0])
+    return None if client is None else _place(client[0])
+
+
+@functools.lru_cache(maxsize=4096)
+def _place(host: str) -> str:
+    found = plain_address(host)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((int(found) >> _HOME_BITS << _HOME_BITS, _HOME_BITS)))
-    return client[0] if found is None else str(found)
+    return host if found is None else str(found)

@@ -20,7 +20,6 @@ from mcp_trio.http.responses import Header, Responder, Send, refuse, verdict_of
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
 from mcp_trio.session.dispatch import (
-    UNTIMED,
     Service,
     deadline_for,
     dispatch,
@@ -28,6 +27,8 @@ from mcp_trio.session.dispatch import (
     make_context,
     timed_out,
 )
+from mcp_trio.session.limits import UNTIMED
+from mcp_trio.session.places import Place
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject
 
@@ -42,6 +43,7 @@ class StatelessExchange:
     reporter: Reporter
     scope: trio.CancelScope
     task: trio.lowlevel.Task
+    place: Place
     gone: bool = False
     late: float | None = None
     """Seconds from its cancellation, if there was one, to its end."""
@@ -97,15 +99,20 @@ def _status(error: MCPError) -> int:
     return 404 if isinstance(error, MethodNotFoundError) else 400
 
 
-async def serve_request(
+async def serve_request(  # noqa: PLR0913  # the parts of one exchange
     service: Service,
     message: Request,
     http: HTTPRequest,
     send: Send,
     reaper: Reaper,
     cors: tuple[Header, ...],
+    *,
+    place: Place,
 ) -> None:
-    """Serve one stateless request from admission to the end of its response."""
+    """Serve one stateless request from admission to the end of its response.
+
+    The place is its right to run, or its turn in the queue; given back before the answer is sent.
+    """
     reporter = Reporter(service.events, "server")
     reporter.received(message.method, message.id)
     began = trio.current_time()
@@ -126,6 +133,7 @@ async def serve_request(
         reporter,
         trio.CancelScope(deadline=deadline),
         trio.lowlevel.current_task(),
+        place,
     )
     outcome: Outcome = "cancelled"
     try:
@@ -144,6 +152,17 @@ async def serve_request(
         await exchange.responder.finish(encode_reply(reply), verdict=verdict_of(reply))
 
 
+async def _in_turn(
+    service: Service, exchange: StatelessExchange, http: HTTPRequest
+) -> Result | Error:
+    admitted, place, scope = exchange.admitted, exchange.place, exchange.scope
+    if place.waiting and (refused := await place.turn()) is not None:
+        return error_message(admitted.request.id, refused)
+    who = http.principal
+    context = make_context(service, admitted, exchange, scope, principal=who, caller=place.caller)
+    return await dispatch(service, admitted, context)
+
+
 async def _run(
     service: Service, exchange: StatelessExchange, http: HTTPRequest
 ) -> Result | Error | None:
@@ -155,10 +174,10 @@ async def _run(
     try:
         with scope:
             async with http.watching(exchange.peer_gone):
-                context = make_context(service, admitted, exchange, scope, principal=http.principal)
-                reply = await dispatch(service, admitted, context)
+                reply = await _in_turn(service, exchange, http)
     finally:
         exchange.late = reaper.remove(exchange)
+        exchange.place.release()
     if exchange.gone:
         return None
     return timed_out(admitted) if reply is None else reply

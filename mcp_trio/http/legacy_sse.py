@@ -151,7 +151,7 @@ class LegacySSE:
         try:
             async with http.watching(line.leave):
                 accept = partial(line.accept, f"{where}?{SESSION}={line.id}")
-                await self._table.run_line(line, accept, http.principal)
+                await self._table.run_line(line, accept, http.principal, http.address)
         finally:
             del self._lines[line.id]
 

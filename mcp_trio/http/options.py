@@ -26,7 +26,11 @@ Identify: TypeAlias = Callable[[RequestHead], Principal | Awaitable[Principal | 
 
 @attrs.frozen(kw_only=True)
 class HTTPOptions:
-    """What the endpoint allows. Every bound has a clear refusal."""
+    """What the endpoint allows. Every bound has a clear refusal.
+
+    How many requests may run, and how often they may come, is the same on every transport: see
+    `mcp_trio.session.limits.LoadLimits`, which are in the options of the server.
+    """
 
     path: str = "/mcp"
     """Where the endpoint is; the same path with a slash at the end is served too."""
@@ -65,11 +69,6 @@ class HTTPOptions:
     """Sessions of the handshake era, WebSockets and HTTP+SSE streams (503 with Retry-After). Before
     one is refused, the session without a connection that is silent longest, for a minute at
     least, is ended to make room."""
-    max_in_flight: int = 1000
-    """Requests that run at once, over all clients (503 with Retry-After)."""
-    max_listeners: int = 10_000
-    """`subscriptions/listen` streams open at once (503 with Retry-After). They are no work, so
-    they do not count as requests that run."""
     session_prefix: str = ""
     """What ids of sessions begin with, so that whoever stands before several servers can see which
     one has a session."""

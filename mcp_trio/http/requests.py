@@ -16,7 +16,9 @@ from mcp_trio.errors import OverloadedError
 from mcp_trio.framing.challenge import write_challenge
 from mcp_trio.framing.gate import Accepts, accepts
 from mcp_trio.http.budget import Claim
+from mcp_trio.http.crowd import place_of
 from mcp_trio.http.responses import Header, Receive, Responder, Scope, Send
+from mcp_trio.session.admission import caller_of
 
 CONNECTION = "mcp_trio.connection"
 """The ASGI extension by which `http.connection` tells of a lost peer without a task."""
@@ -71,6 +73,16 @@ class HTTPRequest:
         if path == mount or path.startswith(mount + "/"):
             path = path[len(mount) :]
         return path or "/"
+
+    @property
+    def address(self) -> str:
+        """Where it comes from, as it counts against limits; all of whom it is not known are one."""
+        return place_of(self.scope.get("client")) or "unknown"
+
+    @property
+    def caller(self) -> str | None:
+        """Who sends it, as it counts against limits."""
+        return caller_of(self.principal, self.address)
 
     @property
     def head(self) -> RequestHead:

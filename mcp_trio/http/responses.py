@@ -6,8 +6,9 @@ its status is 200 for good (A6).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, TypeAlias
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, TypeAlias, cast
 
 import attrs
 
@@ -17,6 +18,7 @@ from mcp_trio.framing.sse import COMMENT, encode_event, encode_retry
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Error, Message
 from mcp_trio.session.middleware import needed_scopes
+from mcp_trio.session.places import OF_ONE, Limit
 
 # The ASGI specification's own loose types.
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -35,7 +37,9 @@ _STREAM: tuple[Header, ...] = (
 
 STATUSES = {MISSING_CAPABILITY: 400, UNAUTHORIZED: 403}
 """HTTP status of an answer by its JSON-RPC code, as long as no stream has begun. Everything else
-that a handler answers is 200, because clients drop the connection over other statuses."""
+that a handler answers is 200, because clients drop the connection over other statuses; but for
+what was over a limit of load, see `refusal_status`."""
+TOO_MANY, UNAVAILABLE = 429, 503
 
 
 @attrs.frozen
@@ -45,6 +49,8 @@ class Verdict:
     status: int = 200
     scopes: frozenset[str] = frozenset()
     """All that the request needs, where it is refused because the caller lacks some."""
+    retry_after: bytes | None = None
+    """Seconds, where it is refused because it was over a limit."""
 
 
 _GRANTED = Verdict()
@@ -52,9 +58,30 @@ _GRANTED = Verdict()
 
 def verdict_of(reply: Message) -> Verdict:
     """Judge an answer."""
-    if not isinstance(reply, Error) or reply.code not in STATUSES:
+    if not isinstance(reply, Error):
         return _GRANTED
-    return Verdict(STATUSES[reply.code], needed_scopes(reply.data))
+    if reply.code in STATUSES:
+        return Verdict(STATUSES[reply.code], needed_scopes(reply.data))
+    data: object = reply.data
+    if isinstance(data, Mapping):
+        told = cast("Mapping[str, object]", data)
+        limit, wait = told.get("limit"), told.get("retryAfterMs")
+        if isinstance(limit, str) and limit in _LIMITS and isinstance(wait, int):
+            return Verdict(refusal_status(limit), retry_after=seconds(wait / 1000))
+    return _GRANTED
+
+
+_LIMITS = frozenset(limit.value for limit in Limit)
+
+
+def refusal_status(limit: str | None) -> int:
+    """The HTTP status of what was over a limit: the caller's own (429), or that of all (503)."""
+    return TOO_MANY if limit in OF_ONE else UNAVAILABLE
+
+
+def seconds(wait: float) -> bytes:
+    """A time as `Retry-After` has it: whole seconds, one at least, and never too few."""
+    return b"%d" % max(1, math.ceil(wait))
 
 
 RETRY_AFTER: Header = (b"retry-after", b"1")
@@ -169,6 +196,8 @@ class Responder:
             status, more = verdict.status, self.granted if verdict.status < 300 else ()
             if verdict.scopes:
                 status, more = self.challenge(verdict.scopes)
+            elif verdict.retry_after is not None:
+                more = ((RETRY_AFTER[0], verdict.retry_after),)
             await respond(self.send, status, data, (*self.headers, *more))
             return
         await self.begin()

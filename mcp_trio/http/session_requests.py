@@ -24,6 +24,7 @@ from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
 from mcp_trio.http.session_streams import PRIMER, STANDALONE, Stream
 from mcp_trio.http.sessions import HTTPSession, SessionTable
 from mcp_trio.jsonrpc.messages import Batch, Malformed, Message, Request
+from mcp_trio.session.places import Place, SessionLoad
 from mcp_trio.wire.revisions import BY_DATE, Revision
 
 
@@ -45,18 +46,24 @@ def version_fault(session: HTTPSession, http: HTTPRequest) -> str | None:
     return None
 
 
-async def open_session(
+async def open_session(  # noqa: PLR0913  # the parts of one exchange
     table: SessionTable,
     nursery: trio.Nursery,
     message: Request,
     http: HTTPRequest,
     send: Send,
     cors: tuple[Header, ...],
+    *,
+    place: Place,
 ) -> None:
-    """Serve `initialize`: make a session, answer, and drop it again if the answer is an error."""
+    """Serve `initialize`: make a session, answer, and drop it again if the answer is an error.
+
+    The place is its right to run, for the caller to release, too.
+    """
     session = await table.create(nursery, http.principal)
+    session.dispatcher.entrance.caller = http.caller
     stream = session.streams.open((message.id,))
-    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
+    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal), place)
     # Admission is synchronous, so it is known by now whether there is a session at all.
     accepted = session.side.handshake.stage is not Stage.NEW
     responder = http.responder(send, cors)
@@ -74,9 +81,26 @@ async def open_session(
 
 
 async def post(
-    session: HTTPSession, message: Message, http: HTTPRequest, send: Send, cors: tuple[Header, ...]
+    session: HTTPSession,
+    message: Message,
+    http: HTTPRequest,
+    send: Send,
+    cors: tuple[Header, ...],
+    enter: Callable[[Request, SessionLoad], Place],
 ) -> None:
-    """Serve any other POST of a session."""
+    """Serve any other POST of a session.
+
+    Args:
+        session: that it named.
+        message: its body.
+        http: the request.
+        send: of the ASGI call.
+        cors: fields of the answer.
+        enter: lets a request in. Those of a batch are judged one by one, and answered together.
+
+    Raises:
+        OverloadedError: the request may not run now.
+    """
     fault = version_fault(session, http)
     if fault is not None:
         id_ = message.id if isinstance(message, Request) else None
@@ -110,8 +134,11 @@ async def post(
     if not requests:
         await refuse(send, 400, "Invalid request: nothing in the batch can be read", headers=cors)
         return
+    place = None
+    if isinstance(message, Request):
+        place = enter(message, session.dispatcher.entrance.load)
     stream = session.streams.open(ids, plain=not http.accepts.sse)
-    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
+    session.dispatcher.feed(Envelope(message, None, http.headers, http.principal), place)
     responder = http.responder(send, cors)
     carry = partial(_answer, session, stream, responder)
     await _connected(session, stream, http, responder, carry)

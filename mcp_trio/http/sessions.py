@@ -41,14 +41,17 @@ class HTTPSession:
         self.principal = principal
         self.streams = SessionStreams(ReplayBuffer(options.replay_events, options.replay_bytes))
         self.side = ServerSide(service, principal=principal)
+        load = service.admission
         self.dispatcher = Dispatcher(
             self.streams,
             self.side,
             limits=SessionLimits(
-                max_in_flight=options.max_in_flight, cleanup_timeout=options.cleanup_timeout
+                max_in_flight=load.limits.most_of_session,
+                cleanup_timeout=options.cleanup_timeout,
             ),
             reaper=reaper,
             reporter=Reporter(service.events, "server"),
+            admission=load,
         )
         self.side.attach(self.dispatcher)
         self.dispatcher.on_idle_change = self.touch
@@ -133,6 +136,7 @@ class SessionTable:
         transport: Transport,
         accept: Callable[[], Awaitable[bool]],
         principal: Principal | None,
+        address: str | None,
     ) -> None:
         """Be a session on one connection until it ends. The caller has asked `has_room`.
 
@@ -140,16 +144,19 @@ class SessionTable:
             transport: the connection; taken over and closed.
             accept: opens it, once the session is counted; False if the client has left.
             principal: who opened it.
+            address: where he is, as he counts against limits.
         """
         options = self._options
         session = LineSession(
             self._service,
             transport,
             limits=SessionLimits(
-                max_in_flight=options.max_in_flight, cleanup_timeout=options.cleanup_timeout
+                max_in_flight=self._service.admission.limits.most_of_session,
+                cleanup_timeout=options.cleanup_timeout,
             ),
             idle_timeout=options.session_idle_timeout,
             principal=principal,
+            address=address,
         )
         self._lines.add(session)
         try:

@@ -21,9 +21,9 @@ class AppStatistics:
     listeners: int
     """Streams and sessions that are told of changes."""
     refusals: Mapping[str, int]
-    """Requests refused before they began, by reason: a limit of `sessions`, `requests`,
-    `listeners` or all `bodies`, `identification` that could not be done in time, `identity` for
-    who may not, and `source` for a Host or Origin."""
+    """Requests refused before they began, by reason: a limit of `sessions` or all `bodies`,
+    `identification` that could not be done in time, `identity` for who may not, and `source` for a
+    Host or Origin. Those over limits of load are counted by the server's `admission`."""
 
     @property
     def refused(self) -> int:

@@ -32,6 +32,8 @@ class Glimpse:
     """Whether it is an answer; else it is a request or a notification."""
     id: RequestId | None
     """Its id, as far as it was seen."""
+    method: str | None = None
+    """Its method, as far as it was seen."""
 
 
 def glimpse(start: bytes, end: bytes = b"") -> Glimpse | None:
@@ -47,11 +49,12 @@ def glimpse(start: bytes, end: bytes = b"") -> Glimpse | None:
     members = dict(_SHORT.findall(found[1]))
     if (closing := _END.search(end[-REACH:])) is not None:
         members |= dict(_SHORT.findall(closing[1]))
-    long = found.groups()[-1]
-    return Glimpse(long != b"params" and b"method" not in members, _id(members.get(b"id")))
+    answers = found.groups()[-1] != b"params" and b"method" not in members
+    method = _value(members.get(b"method"))
+    return Glimpse(answers, _value(members.get(b"id")), method if isinstance(method, str) else None)
 
 
-def _id(token: bytes | None) -> RequestId | None:
+def _value(token: bytes | None) -> RequestId | None:
     if token is None:
         return None
     if token.startswith(b'"'):

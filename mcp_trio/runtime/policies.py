@@ -17,14 +17,18 @@ import trio
 from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.runtime.circuit import Circuit, CircuitPolicy
 from mcp_trio.runtime.connections import Connection, Timeouts
-from mcp_trio.runtime.rates import Bucket, RatePolicy
 from mcp_trio.runtime.result_cache import ResultCache
-from mcp_trio.runtime.shelf import Shelf
+from mcp_trio.session.idle import Shelf
+from mcp_trio.session.rates import Bucket, Rate
 from mcp_trio.wire import JSONObject
 
 RETRYABLE_STATUSES = frozenset({408, 429, 502, 503, 504})
 """Answers that say: the same request may succeed later."""
 _DEFAULT_REASONS: frozenset[int | str] = frozenset({*RETRYABLE_STATUSES, "connect", "timeout"})
+
+
+MAX_KEPT = 100_000
+"""Circuits, and rates, that are remembered; then the one of the longest silence begins anew."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +67,7 @@ class Settings:
     """As whom the upstream is asked: `connection`, `on_behalf_of` the caller, or `none`."""
     required_scopes: tuple[str, ...]
     circuit: CircuitPolicy | None
-    rate: RatePolicy | None
+    rate: Rate | None
     cache_ttl: float | None
     """Seconds that good results are kept."""
     cache_vary: tuple[str, ...]
@@ -143,11 +147,11 @@ def _circuit(config: JSONObject | None) -> CircuitPolicy | None:
     return CircuitPolicy(**{names[key]: cast("Any", value) for key, value in config.items()})
 
 
-def _rate(config: JSONObject | None) -> RatePolicy | None:
+def _rate(config: JSONObject | None) -> Rate | None:
     if config is None:
         return None
     limit = cast("int", config["limit"])
-    return RatePolicy(limit=limit, per_principal=config.get("per") == "principal")
+    return Rate(per_minute=limit, per_caller=config.get("per") == "principal")
 
 
 def _refuse_unsupported(config: JSONObject) -> None:
@@ -209,8 +213,8 @@ class Gatekeeper:
         """Gives numbers from 0 to 1 for the jitter of retries."""
         self._budgets: dict[str, RetryBudget] = {}
         self._limiters: dict[tuple[str, str], trio.CapacityLimiter] = {}
-        self._circuits = Shelf[tuple[str, str], Circuit]()
-        self._buckets = Shelf[tuple[str, str, str | None], Bucket]()
+        self._circuits = Shelf[tuple[str, str], Circuit](MAX_KEPT)
+        self._buckets = Shelf[tuple[str, str, str | None], Bucket](MAX_KEPT)
         self.results = ResultCache()
         """Good results of operations that are cached."""
 
@@ -222,14 +226,12 @@ class Gatekeeper:
         return found
 
     def take_rate(
-        self, connection: str, operation_id: str, whose: str | None, policy: RatePolicy
+        self, connection: str, operation_id: str, whose: str | None, rate: Rate
     ) -> float | None:
         """Take one call of a rate; else seconds until there is one."""
         now = trio.current_time()
         key = (connection, operation_id, whose)
-        return self._buckets.get(key, lambda: Bucket(policy.limit, now), now).take(
-            policy.limit, now
-        )
+        return self._buckets.get(key, lambda: Bucket(rate, now), now).take(rate, now)
 
     def budget(self, connection: str) -> RetryBudget:
         """The retry budget of a connection."""

@@ -75,13 +75,13 @@ class Sender:
         policy = self.settings.rate
         if policy is None:
             return
-        whose = None if principal is None or not policy.per_principal else principal.identity
+        whose = None if principal is None or not policy.per_caller else principal.identity
         wait = self.gatekeeper.take_rate(self.upstream, self.operation_id, whose, policy)
         if wait is not None:
             raise StageError(
                 Stage.ADAPTER_EXECUTION,
-                f"only {policy.limit} calls a minute are let through"
-                + (" for each caller" if policy.per_principal else ""),
+                f"only {policy.per_minute:g} calls a minute are let through"
+                + (" for each caller" if policy.per_caller else ""),
                 sub="rate_limited",
                 retryable=True,
                 retry_after=wait,

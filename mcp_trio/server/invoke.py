@@ -28,7 +28,9 @@ from mcp_trio.server.signature import (
 )
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import handler_failed
+from mcp_trio.session.limits import ToolLimits
 from mcp_trio.session.middleware import Authorizer, guarded_by
+from mcp_trio.session.rates import Rate
 from mcp_trio.wire import (
     ABSENT,
     CallToolResult,
@@ -126,6 +128,8 @@ class FunctionTool:
     output_validator: Validator | None
     threads: Threads
     authorize: Authorizer | None = None
+    limits: ToolLimits = attrs.field(factory=ToolLimits)
+    """What it was registered with."""
 
     async def call(self, context: Context, arguments: JSONObject) -> CallToolResult:
         """Validate, run, and dress the result.
@@ -214,6 +218,12 @@ class ToolOptions(TypedDict, total=False):
     """Scopes the caller needs to use it; to others it is not listed, and refused."""
     authorize: Authorizer
     """Says who may use it; to others it is not listed, and refused. See `Authorizer`."""
+    timeout: float
+    """Seconds a call may take, in place of `ServerOptions.request_timeout`."""
+    rate: Rate | float
+    """How often it may be called; a number is calls a minute, of all clients together."""
+    max_in_flight: int
+    """Calls of it that run at once."""
 
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -242,6 +252,7 @@ def function_tool(
         SignatureError: the function cannot be called with JSON arguments, or its name
             cannot be a tool's.
         SchemaError: a schema given by hand cannot be used.
+        ConfigurationError: a limit is not greater than 0.
     """
     signature = read_signature(function)
     name = entry_name(function, options.get("name"), what="tool")
@@ -271,6 +282,16 @@ def function_tool(
         authorize=guarded_by(
             options.get("required_scopes"), options.get("authorize"), f"the tool {name}"
         ),
+        limits=_limits_among(options),
+    )
+
+
+def _limits_among(options: ToolOptions) -> ToolLimits:
+    rate = options.get("rate")
+    if isinstance(rate, int | float):
+        rate = Rate(per_minute=rate)
+    return ToolLimits(
+        timeout=options.get("timeout"), rate=rate, max_in_flight=options.get("max_in_flight")
     )
 
 

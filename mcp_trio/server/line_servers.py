@@ -20,6 +20,7 @@ import trio
 
 from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import OverloadedError
+from mcp_trio.http.crowd import place_of
 from mcp_trio.jsonrpc import codec
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.limits import SessionLimits
@@ -131,7 +132,11 @@ class LineService:
             stream, stream, max_line=self._options.max_line, only_our_protocol=True
         )
         session = LineSession(
-            self._service, line, limits=self._limits, idle_timeout=self._options.idle_timeout
+            self._service,
+            line,
+            limits=self._limits,
+            idle_timeout=self._options.idle_timeout,
+            address=_peer(stream),
         )
         self._sessions.add(session)
         try:
@@ -268,6 +273,18 @@ class LineServing(abc.ABC):
         task_status: trio.TaskStatus[list[str]],
     ) -> None:
         await self.serve_lines([listener], options=options, task_status=task_status)
+
+
+def _peer(stream: object) -> str | None:
+    """Where a client comes from, as it counts against limits; None if that is not known."""
+    if isinstance(stream, trio.SSLStream):
+        stream = cast("trio.SSLStream[trio.abc.Stream]", stream).transport_stream
+    if not isinstance(stream, trio.SocketStream) or stream.socket.family == trio.socket.AF_UNIX:
+        return None
+    try:
+        return place_of(stream.socket.getpeername()[:2])
+    except OSError:
+        return None  # it has left already
 
 
 def _url(listener: object) -> str | None:

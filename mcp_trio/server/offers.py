@@ -5,7 +5,9 @@ Registration only. What the methods of the protocol do with it is written in `se
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar, Unpack, cast, overload
 
 import attrs
@@ -77,7 +79,12 @@ class Offers:
         self.events = EventHub()
         """What happens, for observers; see `mcp_trio.events`."""
         self.threads = Threads(trio.CapacityLimiter(max_threads))
-        self.tools = ToolShelf(self._changed, self.events.emit, lambda: self.authorizer)
+        self.tools = ToolShelf(
+            self._changed,
+            self.events.emit,
+            lambda: self.authorizer,
+            self._place_of,
+        )
         self.prompts: Shelf[PromptEntry] = Shelf("prompt", self._changed)
         self.resources: Shelf[ResourceEntry] = Shelf("resource", self._changed, key=normal)
         self.templates: Shelf[TemplateEntry] = Shelf("template", self._changed)
@@ -88,6 +95,14 @@ class Offers:
 
     def _stale(self) -> None:
         """Forget what was derived from the offers; called with every change of them."""
+
+    def _place_of(self, entry: ToolEntry, context: Context) -> AbstractContextManager[object]:  # noqa: ARG002 - for the server
+        """Let one call of a tool in, for the block, as far as the tool has limits of its own.
+
+        Raises:
+            OverloadedError: it may not run now.
+        """
+        return contextlib.nullcontext()
 
     def _changed(self, notice: Notice) -> None:
         self._stale()

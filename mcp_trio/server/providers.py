@@ -7,6 +7,7 @@ the sets of all providers into one listing. Nothing here knows where tools come 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import attrs
@@ -65,6 +66,17 @@ class ProviderHost(Protocol):
 
         They have been asked about the call that runs. A provider that calls one tool for another
         asks them about that one.
+        """
+        ...
+
+    def place(self, entry: ToolEntry, context: Context, /) -> AbstractContextManager[object]:
+        """Let one call of a tool in, for the block, as far as the tool has limits of its own.
+
+        That has been done for the call that runs. A provider that calls one tool for another does
+        it for that one.
+
+        Raises:
+            OverloadedError: it may not run now.
         """
         ...
 

@@ -5,6 +5,7 @@ How things come to be offered is written in `offers`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import math
@@ -12,6 +13,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, TypedDict, cast
 
 import attrs
@@ -31,16 +33,20 @@ from mcp_trio.errors import (
     ResourceNotFoundError,
     sole_cause,
 )
+from mcp_trio.events import Reporter
 from mcp_trio.server.http_serving import HTTPServing, RunningHTTP
+from mcp_trio.server.invoke import FunctionTool
 from mcp_trio.server.line_servers import Drainable, LineServing
 from mcp_trio.server.listing import Listed
 from mcp_trio.server.offers import Offers
+from mcp_trio.server.providers import ToolEntry
 from mcp_trio.server.resources import ResourceEntry, TemplateEntry
 from mcp_trio.server.shelf import Page, Shelf, page_for, page_of
 from mcp_trio.server.telling import Telling
+from mcp_trio.session.admission import Admission, caller_of
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Handler, handler_failed
-from mcp_trio.session.limits import SessionLimits
+from mcp_trio.session.limits import LoadLimits, SessionLimits, ToolLimits
 from mcp_trio.session.middleware import allows, demand, question, shows
 from mcp_trio.session.serving import serve_line
 from mcp_trio.session.session import Dispatcher
@@ -71,6 +77,10 @@ CODE_TTL = 60.0
 CODE_TTL_MS = int(1000 * CODE_TTL)
 
 
+_NO_LIMITS = ToolLimits()
+_NOTHING = contextlib.nullcontext()
+
+
 @attrs.frozen(kw_only=True)
 class ServerOptions:
     """Rarely needed settings of a server, the same on every transport."""
@@ -83,8 +93,8 @@ class ServerOptions:
     """Worker threads for synchronous tools."""
     cleanup_timeout: float = 5.0
     """Seconds a cancelled request may shield itself for cleanup."""
-    max_in_flight: int = 1000
-    """Requests of one session that run at once."""
+    load: LoadLimits = attrs.field(factory=LoadLimits)
+    """How many requests may run, and how often they may come."""
     state_keys: tuple[bytes, ...] = ()
     """32 bytes each; they seal what a question remembers. The first one seals, every one
     opens. Share them between replicas; by default each process has one of its own."""
@@ -145,6 +155,10 @@ class MCPServer(Offers, LineServing, HTTPServing):
             max_threads=self.options.max_threads,
             listener_patience=self.options.listener_patience,
         )
+        self.admission = Admission(self.options.load)
+        """Decides what may run. Servers that have the same one share its limits; replace it
+        before anything is served."""
+        self._reporter = Reporter(self.events, "server")
         self.info = Implementation(name=name, version=version, title=title, description=description)
         self.instructions = instructions
         self.rounds = RoundSettings(
@@ -198,9 +212,12 @@ class MCPServer(Offers, LineServing, HTTPServing):
             )
         return self._facts
 
-    @property
-    def request_timeout(self) -> float:
-        """Seconds a request may take."""
+    def timeout_of(self, method: str, target: str | None) -> float:
+        """Seconds a request may take: those of the server, or of the tool that is called."""
+        if method == "tools/call" and target is not None:
+            entry = self.tools.find(target)
+            if entry is not None and (own := self._limits_of(entry).timeout) is not None:
+                return own
         return self.options.request_timeout
 
     async def _page(
@@ -254,8 +271,24 @@ class MCPServer(Offers, LineServing, HTTPServing):
             if entry is None:
                 raise NotFoundError(f"Unknown tool: {params.name[:128]}")
             await self._demand_entry(entry, context)
-            telling.result = await entry.call(context, params.arguments or {})
+            with self._place_of(entry, context):
+                telling.result = await entry.call(context, params.arguments or {})
             return telling.result
+
+    def _limits_of(self, entry: ToolEntry) -> ToolLimits:
+        own = entry.limits if isinstance(entry, FunctionTool) else _NO_LIMITS
+        return self.admission.limits.of_tool(entry.definition.name, own)
+
+    def _place_of(self, entry: ToolEntry, context: Context) -> AbstractContextManager[object]:
+        limits = self._limits_of(entry)
+        if limits.timeout is not None:
+            # That of the tool which was asked for counts already; this may be another one.
+            scope = context.scope
+            scope.deadline = min(scope.deadline, context.began + limits.timeout)
+        if limits.rate is None and limits.max_in_flight is None:
+            return _NOTHING
+        who = caller_of(context.principal, None) or context.caller
+        return self.admission.enter_tool(entry.definition.name, limits, who, self._reporter)
 
     async def _list_prompts(self, context: Context) -> ListPromptsResult:
         items, page = await self._page(context, self.prompts, "prompts/get")
@@ -363,7 +396,7 @@ class MCPServer(Offers, LineServing, HTTPServing):
 
     def _limits(self, *, drain_on_eof: float = 0.0) -> SessionLimits:
         return SessionLimits(
-            max_in_flight=self.options.max_in_flight,
+            max_in_flight=self.admission.limits.most_of_session,
             cleanup_timeout=self.options.cleanup_timeout,
             drain_on_eof=drain_on_eof,
         )
@@ -373,6 +406,7 @@ class MCPServer(Offers, LineServing, HTTPServing):
         transport: Transport,
         *,
         principal: Principal | None = None,
+        address: str | None = None,
         eof_grace: float = 0.0,
         task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -383,6 +417,8 @@ class MCPServer(Offers, LineServing, HTTPServing):
         Args:
             transport: the line.
             principal: who the client is, if whoever made the line knows.
+            address: where it comes from; what it counts as against limits of each caller if
+                nobody in particular.
             eof_grace: seconds that running requests may go on once the client has stopped
                 sending, for lines whose two directions close apart.
             task_status: reports the running session.
@@ -392,6 +428,7 @@ class MCPServer(Offers, LineServing, HTTPServing):
             transport,
             limits=self._limits(drain_on_eof=eof_grace),
             principal=principal,
+            address=address,
             task_status=task_status,
         )
 

@@ -7,8 +7,10 @@ listing that the cursor belongs to. Tools alone may come from providers, too.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 import attrs
@@ -21,6 +23,7 @@ from mcp_trio.errors import DuplicateRegistrationError, InvalidParamsError, NotF
 from mcp_trio.events import Event
 from mcp_trio.server.listing import Listed, Listing
 from mcp_trio.server.providers import ToolEntry, ToolProvider
+from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Authorizer
 from mcp_trio.wire import Revision
 
@@ -179,6 +182,10 @@ async def page_for(
     return Page(listing.encoded(revision, names), following)
 
 
+def _anywhere(_entry: ToolEntry, _context: Context) -> AbstractContextManager[object]:
+    return contextlib.nullcontext()
+
+
 class ToolShelf(Shelf[ToolEntry]):
     """The tools: those of the program, then each provider's."""
 
@@ -187,6 +194,7 @@ class ToolShelf(Shelf[ToolEntry]):
         changed: Callable[[Notice], None],
         emit: Callable[[Event], None] = lambda _event: None,
         authorizer: Callable[[], Authorizer | None] = lambda: None,
+        place: Callable[[ToolEntry, Context], AbstractContextManager[object]] = _anywhere,
     ) -> None:
         """Make an empty one.
 
@@ -194,10 +202,12 @@ class ToolShelf(Shelf[ToolEntry]):
             changed: told of each new listing, synchronously.
             emit: told what providers have to tell observers.
             authorizer: gives the server's own rules.
+            place: lets one call of a tool in; see `ProviderHost.place`.
         """
         super().__init__("tool", changed)
         self._emit = emit
         self._authorizer = authorizer
+        self._place = place
         self.providers: list[ToolProvider] = []
 
     @property
@@ -213,6 +223,7 @@ class ToolShelf(Shelf[ToolEntry]):
                 changed=self.renew,
                 emit=self._emit,
                 rules=self._authorizer,
+                place=self._place,
             )
         )
         self.providers.append(provider)
@@ -258,6 +269,7 @@ class _Host:
     changed: Callable[[], None]
     emit: Callable[[Event], None]
     rules: Callable[[], Authorizer | None]
+    place: Callable[[ToolEntry, Context], AbstractContextManager[object]]
 
     @property
     def authorizer(self) -> Authorizer | None:

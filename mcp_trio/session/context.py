@@ -6,7 +6,7 @@ client something goes through the `Exchange` it was made with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
@@ -122,6 +122,8 @@ class Context:
     capabilities: JSONObject = attrs.field(factory=dict[str, object])
     """What the client declared, as it sent it; see `client_capabilities`."""
     principal: Principal | None = None
+    caller: Hashable = None
+    """What it counts as against limits of each caller, as the transport knows him."""
     server: object = None
     """The `MCPServer` that runs the handler."""
     progress_token: int | str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -31,10 +31,13 @@ from mcp_trio.errors import (
 from mcp_trio.events import EventHub
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Batch, Error, Message, Result, Single
+from mcp_trio.session.admission import Admission
 from mcp_trio.session.asking import Asking, LiveAsking, RoundAsking
 from mcp_trio.session.context import REQUEST, Context, Exchange
+from mcp_trio.session.limits import UNTIMED
 from mcp_trio.session.middleware import Authorizer, Middleware, demand, onion
 from mcp_trio.session.notices import NoticeHub
+from mcp_trio.session.targets import target_of
 from mcp_trio.wire.converter import from_wire
 from mcp_trio.wire.rounds import ROUND_METHODS, InputRequiredResult, InputResponseParams
 
@@ -83,7 +86,11 @@ class Service(Protocol):
         ...
 
     @property
-    def request_timeout(self) -> float:
+    def admission(self) -> Admission:
+        """Who decides what may run."""
+        ...
+
+    def timeout_of(self, method: str, target: str | None) -> float:
         """Seconds a request may take on this server; infinity for no limit."""
         ...
 
@@ -95,15 +102,14 @@ class Service(Protocol):
 
 ROUND_FIELDS = {"inputResponses", "requestState"}
 """What a request brings back from an earlier round."""
-UNTIMED = frozenset({"subscriptions/listen"})
-"""Requests that are meant to stay open."""
 
 
 def deadline_for(service: Service, admitted: Admitted) -> float:
     """When the request has to be over, on Trio's clock."""
-    if admitted.method.name in UNTIMED:
+    method = admitted.method.name
+    if method in UNTIMED:
         return float("inf")
-    return trio.current_time() + service.request_timeout
+    return trio.current_time() + service.timeout_of(method, target_of(admitted.params))
 
 
 def make_context(
@@ -113,6 +119,7 @@ def make_context(
     scope: trio.CancelScope,
     *,
     principal: Principal | None = None,
+    caller: Hashable = None,
 ) -> Context:
     """The handler's view of an admitted request."""
     return Context(
@@ -126,6 +133,7 @@ def make_context(
         client_info=admitted.client_info,
         capabilities=admitted.client_capabilities,
         principal=principal,
+        caller=caller,
         server=service,
         progress_token=admitted.progress_token,
         log_level=admitted.log_level,

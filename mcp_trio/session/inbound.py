@@ -13,6 +13,7 @@ from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import MCPError, MethodNotFoundError, RequestCancelledError, sole_cause
 from mcp_trio.jsonrpc.messages import Error, Message, Notification, Request, Result
 from mcp_trio.session.dispatch import handler_failed
+from mcp_trio.session.places import Place
 from mcp_trio.wire import JSONObject, RequestId
 
 
@@ -43,11 +44,13 @@ class Inbound:
 
     cuts_cleanly = True
 
-    __slots__ = ("line", "principal", "reason", "related", "request", "scope", "task")
+    __slots__ = ("line", "place", "principal", "reason", "related", "request", "scope", "task")
 
-    def __init__(self, line: Line, request: Request) -> None:
+    def __init__(self, line: Line, request: Request, place: Place) -> None:
         self.line = line
         self.request = request
+        self.place = place
+        """Its right to run; whoever runs it waits for its turn, the session gives it back."""
         self.scope = trio.CancelScope()
         self.reason: str | None = None
         """Why the peer cancelled it; None while it did not."""

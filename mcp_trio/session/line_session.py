@@ -35,6 +35,7 @@ class LineSession:
         limits: SessionLimits | None = None,
         idle_timeout: float = math.inf,
         principal: Principal | None = None,
+        address: str | None = None,
     ) -> None:
         """Make one; nothing happens before `run`.
 
@@ -45,8 +46,10 @@ class LineSession:
             idle_timeout: seconds without a message and without a running request, after
                 which the session ends.
             principal: who the client is, if known.
+            address: where it comes from; see `serve_line`.
         """
         self._principal = principal
+        self._address = address
         self._service = service
         self._line = _Noticing(transport, self.touch)
         self._limits = limits
@@ -95,6 +98,7 @@ class LineSession:
             self._line,
             limits=self._limits,
             principal=self._principal,
+            address=self._address,
             task_status=task_status,
         )
         around.cancel()  # nobody is left to wait for a drain

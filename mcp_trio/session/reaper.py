@@ -8,6 +8,8 @@ Trio's scopes.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import math
 from collections import OrderedDict
@@ -70,9 +72,12 @@ class Reaper:
         # Cancelled requests that are not over, in the order of their deadlines. One that ends is
         # let go at once: a storm of cancellations must not keep its tasks for `timeout` seconds.
         self._doomed: OrderedDict[Reapable, float] = OrderedDict()
-        # The same for those that their own deadline will cancel. A server gives every request
-        # the same time, so they come in the order of their deadlines, too.
-        self._limited: OrderedDict[Reapable, float] = OrderedDict()
+        # The same for those that their own deadline will cancel, which differ by tool: a heap of
+        # times and numbers, where the number of one that has ended means nothing any more.
+        self._limited: dict[Reapable, tuple[float, int]] = {}
+        self._by_number: dict[int, Reapable] = {}
+        self._clocks: list[tuple[float, int]] = []
+        self._numbers = itertools.count()
         self._wake = trio.Event()
         self._idle: trio.Event | None = None
 
@@ -83,8 +88,7 @@ class Reaper:
     def remove(self, request: Reapable) -> float | None:
         """Note that a request is over; seconds since it was cancelled, None if it was not."""
         self.running.discard(request)
-        due = self._doomed.pop(request, math.inf)
-        due = min(due, self._limited.pop(request, math.inf))
+        due = min(self._doomed.pop(request, math.inf), self._unlimit(request))
         if self._idle is not None and not self.running:
             self._idle.set()
         if due == math.inf:
@@ -99,29 +103,49 @@ class Reaper:
 
     def limit(self, request: Reapable, deadline: float) -> None:
         """Note when a request will be cancelled by its own deadline; infinity is never."""
+        self._unlimit(request)
         if deadline < math.inf:
-            self._limited[request] = deadline + self.timeout
-            if len(self._limited) == 1:
+            number = next(self._numbers)
+            clock = self._limited[request] = (deadline + self.timeout, number)
+            self._by_number[number] = request
+            if len(self._clocks) > 2 * len(self._limited) + 64:
+                self._clocks = list(self._limited.values())
+                heapq.heapify(self._clocks)
+            else:
+                heapq.heappush(self._clocks, clock)
+            if self._clocks[0] == clock:
                 self._wake.set()
 
-    def _next(self) -> tuple[float, OrderedDict[Reapable, float]] | None:
-        """When the first clock runs out, and in which of the two it is."""
-        clocks = [
-            (next(iter(each.values())), each) for each in (self._doomed, self._limited) if each
-        ]
-        return min(clocks, key=lambda clock: clock[0], default=None)
+    def _unlimit(self, request: Reapable) -> float:
+        """Forget the deadline of a request; when its cleanup would have been over."""
+        due, number = self._limited.pop(request, (math.inf, -1))
+        self._by_number.pop(number, None)
+        return due
+
+    def _next(self) -> tuple[float, Reapable | None]:
+        """When the first clock runs out, and whose it is."""
+        due, whose = math.inf, None
+        if self._doomed:
+            whose, due = next(iter(self._doomed.items()))
+        while self._clocks and self._clocks[0][1] not in self._by_number:
+            heapq.heappop(self._clocks)
+        if self._clocks and self._clocks[0][0] < due:
+            due, number = self._clocks[0]
+            whose = self._by_number[number]
+        return due, whose
 
     async def run(self) -> None:
         """Watch until cancelled. Then wait once more, bounded, for what is still running."""
         try:
             while True:
                 self._wake = trio.Event()
-                due, clocks = self._next() or (math.inf, self._doomed)
-                if due > trio.current_time():
+                due, request = self._next()
+                if request is None or due > trio.current_time():
                     with trio.move_on_at(due):
                         await self._wake.wait()
                 else:
-                    request, _ = clocks.popitem(last=False)
+                    self._doomed.pop(request, None)
+                    self._unlimit(request)
                     self._reap(request)
         finally:
             if self.running:

@@ -23,6 +23,7 @@ from mcp_trio.eras.handshake import HandshakeEra
 from mcp_trio.errors import MCPError, NotInitializedError
 from mcp_trio.events import Reporter
 from mcp_trio.jsonrpc.messages import Error, Notification, Request, Result
+from mcp_trio.session.admission import caller_of
 from mcp_trio.session.context import Context
 from mcp_trio.session.dispatch import Service, deadline_for, dispatch, make_context
 from mcp_trio.session.inbound import Inbound, Runner
@@ -143,8 +144,13 @@ class ServerSide:
             inbound.scope.deadline = deadline_for(self.service, admitted)
             if self._dispatcher is not None:
                 self._dispatcher.reaper.limit(inbound, inbound.scope.deadline)
+            place = inbound.place
+            if place.waiting and (refused := await place.turn()) is not None:
+                return error_message(admitted.request.id, refused)
             who = self.principal if inbound.principal is None else inbound.principal
-            context = make_context(self.service, admitted, inbound, inbound.scope, principal=who)
+            context = make_context(
+                self.service, admitted, inbound, inbound.scope, principal=who, caller=place.caller
+            )
             if admitted.era is not self.handshake or admitted.method.name == "ping":
                 return await dispatch(self.service, admitted, context)
             context.watcher = self
@@ -202,6 +208,7 @@ async def serve_line(
     *,
     limits: SessionLimits | None = None,
     principal: Principal | None = None,
+    address: str | None = None,
     task_status: trio.TaskStatus[Dispatcher] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve one client over one transport until it closes the line or this is cancelled.
@@ -211,11 +218,15 @@ async def serve_line(
         transport: the line; taken over and closed.
         limits: bounds of the session.
         principal: who the client is, if the line established it.
+        address: where it comes from, as it counts against limits of each caller.
         task_status: reports the running session.
     """
     side = ServerSide(service, principal=principal)
     reporter = Reporter(service.events, "server")
-    dispatcher = Dispatcher(transport, side, limits=limits, reporter=reporter)
+    dispatcher = Dispatcher(
+        transport, side, limits=limits, reporter=reporter, admission=service.admission
+    )
+    dispatcher.entrance.caller = caller_of(principal, address)
     side.attach(dispatcher)
     with service.notices.listening(side.deliver):
         async with trio.open_nursery() as nursery:

@@ -26,7 +26,6 @@ from mcp_trio.eras.stamps import Stamp
 from mcp_trio.errors import (
     AlreadyConnectedError,
     MCPError,
-    OverloadedError,
     ProtocolError,
     RequestTimeoutError,
     SessionExpiredError,
@@ -44,6 +43,7 @@ from mcp_trio.jsonrpc.messages import (
     Request,
     Result,
 )
+from mcp_trio.session.admission import Admission
 from mcp_trio.session.call import (
     NotificationCallback,
     PendingCall,
@@ -53,9 +53,11 @@ from mcp_trio.session.call import (
     time_limit,
 )
 from mcp_trio.session.dispatch import encodable
+from mcp_trio.session.entrance import Accepted, Entrance
 from mcp_trio.session.farewells import Farewells
-from mcp_trio.session.inbound import Deaf, Inbound, Runner, SessionHandler
+from mcp_trio.session.inbound import Deaf, Inbound, SessionHandler
 from mcp_trio.session.limits import SessionLimits, SessionStatistics
+from mcp_trio.session.places import Place
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire import JSONObject, RequestId
 from mcp_trio.wire.meta import SUBSCRIPTION_ID
@@ -83,6 +85,7 @@ class Dispatcher:
         limits: SessionLimits | None = None,
         reaper: Reaper | None = None,
         reporter: Reporter | None = None,
+        admission: Admission | None = None,
     ) -> None:
         """Make a peer.
 
@@ -92,6 +95,7 @@ class Dispatcher:
             limits: bounds of the session.
             reaper: watches the requests; without one the session has its own.
             reporter: tells observers; without one nobody is told.
+            admission: decides what may run beside other sessions; without one this one is alone.
         """
         self.transport = transport
         self.reporter = reporter or Reporter(EventHub(), "peer")
@@ -100,6 +104,9 @@ class Dispatcher:
         self.reaper = reaper or Reaper(self.limits.cleanup_timeout)
         self._own_reaper = reaper is None
         self.peer: Peer[PendingCall, Inbound] = Peer()
+        self.entrance = Entrance(
+            self, self.peer, self.handler, self.reporter, admission, self.limits.max_in_flight
+        )
         self.label = ""  # its name in events, once it runs
         self._nursery: trio.Nursery | None = None
         self._closed: MCPError | None = None
@@ -167,7 +174,7 @@ class Dispatcher:
         try:
             while True:
                 # A peer that asks faster than it reads our answers has to wait for them.
-                while self._tasks > 2 * self.limits.max_in_flight:
+                while self._tasks - len(self.peer.running) > self.limits.max_in_flight:
                     await self._room.park()
                 self.feed(await self.transport.receive())
         except trio.EndOfChannel as end:
@@ -228,12 +235,17 @@ class Dispatcher:
 
     # -- inbound -----------------------------------------------------------------
 
-    def feed(self, envelope: Envelope) -> None:
-        """Take one message. Never waits; what takes time is spawned."""
+    def feed(self, envelope: Envelope, place: Place | None = None) -> None:
+        """Take one message. Never waits; what takes time is spawned.
+
+        Args:
+            envelope: the message.
+            place: that was given to it already, if it is a request; taken over.
+        """
         message = envelope.message
         match message:
             case Request():
-                self._feed_request(message, envelope)
+                self._feed_request(message, envelope, place)
             case Notification():
                 self._feed_notification(message)
             case Result() | Error():
@@ -267,45 +279,26 @@ class Dispatcher:
             self._tasks -= 1
             self._room.unpark_all()
 
-    def _admit(self, request: Request, envelope: Envelope) -> _Accepted | Error:
-        self.reporter.received(request.method, request.id)
-        began = trio.current_time()
-        outcome = self._judge(request, envelope)
-        if isinstance(outcome, Error):
-            self.reporter.completed(request.method, request.id, "error", began=began)
+    def _admit(
+        self, request: Request, envelope: Envelope, place: Place | None = None
+    ) -> Accepted | Error:
+        closed = None if self._closed is None else self._closed_error()
+        outcome = self.entrance.admit(request, envelope, place, closed=closed)
+        begun = isinstance(outcome, Accepted) and len(self.peer.running) == 1
+        if begun and self.on_idle_change is not None:
+            self.on_idle_change()
         return outcome
 
-    def _judge(self, request: Request, envelope: Envelope) -> _Accepted | Error:
-        try:
-            if self._closed is not None:
-                raise self._closed_error()  # HTTP may still bring one, and nothing would run it
-            full = len(self.peer.running) >= self.limits.max_in_flight
-            if full and request.method != "ping":  # which is always answered (LC6)
-                raise OverloadedError("too many requests are running in this session")
-            inbound = Inbound(self, request)
-            inbound.principal = envelope.principal
-            self.peer.begin(request.id, inbound)
-        except MCPError as error:
-            return error_message(request.id, error)
-        try:
-            runner = self.handler.admit(request, envelope.headers)
-        except MCPError as error:
-            self.peer.finish(request.id)
-            return error_message(request.id, error)
-        if len(self.peer.running) == 1 and self.on_idle_change is not None:
-            self.on_idle_change()
-        return _Accepted(inbound, runner)
-
-    def _feed_request(self, request: Request, envelope: Envelope) -> None:
-        accepted = self._admit(request, envelope)
-        if isinstance(accepted, _Accepted):
-            accepted.inbound.related = envelope.related
+    def _feed_request(
+        self, request: Request, envelope: Envelope, place: Place | None = None
+    ) -> None:
+        accepted = self._admit(request, envelope, place)
         if isinstance(accepted, Error):
             self.spawn(self._answer, accepted, request.id)
         else:
             self.spawn(self._run_and_answer, accepted)
 
-    async def _run_and_answer(self, accepted: _Accepted) -> None:
+    async def _run_and_answer(self, accepted: Accepted) -> None:
         id_ = accepted.inbound.request.id
         reply = await self._run(accepted)
         if reply is None:
@@ -317,7 +310,7 @@ class Dispatcher:
         if self.on_unanswered is not None:
             self.on_unanswered(id_)
 
-    async def _run(self, accepted: _Accepted) -> Result | Error | None:
+    async def _run(self, accepted: Accepted) -> Result | Error | None:
         """Run one request in its scope. None if the peer does not want the answer any more."""
         inbound = accepted.inbound
         request = inbound.request
@@ -333,6 +326,7 @@ class Dispatcher:
                 outcome = outcome_of(reply.result) if isinstance(reply, Result) else "error"
         finally:
             late = self.reaper.remove(inbound)
+            inbound.place.release()
             self.peer.finish(request.id)
             if request.method != "ping":
                 self._answered = trio.current_time()
@@ -373,7 +367,7 @@ class Dispatcher:
                     self._lost(item.id, why, ProtocolError)
             self.spawn(self._answer, error_message(None, refusal))
             return
-        accepted: list[_Accepted] = []
+        accepted: list[Accepted] = []
         replies: list[Result | Error] = []
         for item in batch.items:
             match item:
@@ -393,11 +387,11 @@ class Dispatcher:
             self.spawn(self._run_batch, accepted, replies, related)
 
     async def _run_batch(
-        self, accepted: list[_Accepted], replies: list[Result | Error], related: RequestId | None
+        self, accepted: list[Accepted], replies: list[Result | Error], related: RequestId | None
     ) -> None:
         unanswered: list[RequestId] = []
 
-        async def one(item: _Accepted) -> None:
+        async def one(item: Accepted) -> None:
             reply = await self._run(item)
             if reply is None:
                 unanswered.append(item.inbound.request.id)
@@ -612,9 +606,3 @@ class Dispatcher:
             if inbound.related == id_:
                 inbound.reason = inbound.reason or "the call it belongs to was given up"
                 self._doom(inbound)
-
-
-@attrs.frozen
-class _Accepted:
-    inbound: Inbound
-    runner: Runner

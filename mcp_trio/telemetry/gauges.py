@@ -34,6 +34,9 @@ def server_gauges(server: MCPServer) -> Iterator[Metric]:
     reasons = {reason for each in apps for reason in each.refusals}
     for reason in sorted(reasons):
         refused.add_metric((reason,), sum(each.refusals.get(reason, 0) for each in apps))
+    load = server.admission.statistics()
+    for limit, count in sorted(load.refusals.items()):
+        refused.add_metric((limit,), count)
     yield refused
     yield CounterMetricFamily(
         "mcp_connections_accepted",
@@ -47,6 +50,7 @@ def server_gauges(server: MCPServer) -> Iterator[Metric]:
     for name, text, value in (
         ("mcp_connections", "Connections.", sum(each.connections for each in services)),
         ("mcp_requests_in_flight", "Requests that run.", sum(each.in_flight for each in apps)),
+        ("mcp_requests_waiting", "Requests that wait for their turn.", load.waiting),
         ("mcp_listeners", "Clients that are told of changes.", sum(e.listeners for e in apps)),
         ("mcp_draining", "Whether the server goes down.", server.notices.draining),
         ("mcp_tasks", "Tasks.", trio.lowlevel.current_statistics().tasks_living),

@@ -15,6 +15,7 @@ from mcp_trio.events import (
     NotificationEmitted,
     NotificationReceived,
     RequestCompleted,
+    RequestRefused,
     ToolCompleted,
 )
 from mcp_trio.telemetry.failures import Failure
@@ -27,7 +28,8 @@ class Metrics:
     """The instruments of one meter, as a listener of any number of hubs.
 
     `mcp_request_total{direction, method, status}` counts requests that ended, `status` being
-    success, error or cancelled; `mcp_notification_total{direction, method}` counts
+    success, error or cancelled; `mcp_request_refused_total{method, limit}` those that were over a
+    limit of load; `mcp_notification_total{direction, method}` counts
     notifications; `mcp_request_duration_ms{direction, method}` is a histogram. The durations
     are kept in seconds, too, under the names of OpenTelemetry's conventions for MCP, and so are
     those of sessions. `mcp_tool_error_total{stage, kind}` counts calls of tools that failed.
@@ -45,6 +47,9 @@ class Metrics:
         )
         self._notifications = meter.create_counter(
             "mcp_notification_total", unit="{notification}", description="Notifications"
+        )
+        self._refused = meter.create_counter(
+            "mcp_request_refused_total", unit="{request}", description="Requests over a limit"
         )
         self._duration = meter.create_histogram(
             "mcp_request_duration_ms", unit="ms", description="From a request to its end"
@@ -80,6 +85,9 @@ class Metrics:
                 self._began[session] = trio.current_time()
             case ConnectionClosed():
                 self._closed(event)
+            case RequestRefused():
+                labels = {"method": method_label(event.method), "limit": event.limit}
+                self._refused.add(1, labels)
             case NotificationEmitted(method=method):
                 self._notified("outbound", method)
             case NotificationReceived(method=method):

@@ -9,7 +9,8 @@ import trio
 import trio.testing
 import wsproto.events as ws
 
-from mcp_trio import Context, HTTPOptions
+from mcp_trio import Context
+from mcp_trio.session.limits import LoadLimits
 from mcp_trio.wire import REVISIONS
 from tests.cases.endpoint import endpoint, head, in_session, post, stateless
 from tests.cases.speakers import each_channel, each_session, encoded, speaking, text_of
@@ -163,9 +164,8 @@ async def test_slow_calls_of_one_client_are_bounded_and_the_rest_told_when_to_co
 
 @each_session
 async def test_a_ping_is_answered_whatever_else_runs(channel):
-    server, record = make_server(max_in_flight=2)
-    options = HTTPOptions(max_in_flight=2)
-    async with speaking(server, channel, options=options) as speaker:
+    server, record = make_server(load=LoadLimits(max_in_flight=2))
+    async with speaking(server, channel) as speaker:
         for id_ in range(2):
             await speaker.say(speaker.call(id_, "wait"))
         assert (await speaker.ask(speaker.call("x", "add", a=1, b=1)))["error"]

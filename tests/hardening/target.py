@@ -109,6 +109,8 @@ listener_patience = 2.0
 {server}
 [limits]
 max_connections_per_address = 12000
+max_in_flight_per_caller = 2000
+max_listeners_per_caller = 10000
 keep_alive_timeout = 5.0
 {limits}
 [catalog]

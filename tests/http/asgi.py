@@ -138,6 +138,8 @@ class Client:
         """Parts of a stream after which its connection is lost."""
         self.root_path = ""
         """Where the application is mounted."""
+        self.address: tuple[str, int] | None = None
+        """Where requests come from."""
 
     def resume(self) -> None:
         """Read on after `stalled`."""
@@ -169,6 +171,7 @@ class Client:
             "path": path,
             "query_string": query,
             "root_path": self.root_path,
+            "client": self.address,
             "headers": [
                 (name.encode("latin-1"), value.encode("latin-1"))
                 for name, value in fields.items()
@@ -236,6 +239,7 @@ class Client:
             "type": "websocket",
             "path": "/mcp",
             "root_path": self.root_path,
+            "client": self.address,
             "headers": [
                 (name.encode("latin-1"), value.encode("latin-1"))
                 for name, value in fields.items()

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from mcp_trio import HTTPOptions
+from mcp_trio.session.limits import LoadLimits
 from tests.http.asgi import META, STATELESS, serving
 from tests.http.tools import make_server
 from tests.messages import initialize
@@ -370,13 +371,13 @@ async def test_a_flood_of_sessions_ends_none_that_was_used_within_a_minute(autoj
 
 
 async def test_one_request_too_many_is_refused_until_one_ends():
-    server, record = make_server()
-    async with serving(server, HTTPOptions(max_in_flight=2)) as client:
+    server, record = make_server(load=LoadLimits(max_in_flight=2))
+    async with serving(server) as client:
         running = [client.start_stateless("tools/call", {"name": "wait"}) for _ in range(2)]
         await trio.testing.wait_all_tasks_blocked()
         refused = await client.stateless("tools/call", {"name": "add"})
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-        assert client.app.statistics().refused == 1
+        assert server.admission.statistics().refusals == {"requests": 1}
         record.release.set()
         for response in running:
             await response.ended.wait()

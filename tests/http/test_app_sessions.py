@@ -8,6 +8,7 @@ from mcp_trio import Context, HTTPOptions
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.engine.subscriptions import Notice
 from mcp_trio.jsonrpc.messages import Notification
+from mcp_trio.session.limits import LoadLimits
 from tests.http.asgi import serving
 from tests.http.tools import make_server
 
@@ -737,8 +738,8 @@ async def test_a_session_lives_on_a_server_that_says_disconnect_with_the_last_by
 
 
 async def test_the_requests_of_all_sessions_count_together_and_a_ping_is_always_answered():
-    server, record = make_server()
-    async with serving(server, HTTPOptions(max_in_flight=3)) as client:
+    server, record = make_server(load=LoadLimits(max_in_flight=3))
+    async with serving(server) as client:
         sessions = [await client.open_session() for _ in range(4)]
         running = [session.start_call("wait") for session in sessions[:3]]
         await trio.testing.wait_all_tasks_blocked()

@@ -5,6 +5,7 @@ import trio
 import trio.testing
 
 from mcp_trio import Context, HTTPOptions
+from mcp_trio.session.limits import LoadLimits
 from tests.http.asgi import serving
 from tests.http.tools import make_server
 
@@ -375,8 +376,8 @@ async def test_stateless_calls_work_without_the_lifespan_and_sessions_say_what_i
 
 
 async def test_listening_is_no_work_and_has_a_limit_of_its_own():
-    server, _ = make_server()
-    async with serving(server, HTTPOptions(max_in_flight=1, max_listeners=2)) as client:
+    server, _ = make_server(load=LoadLimits(max_in_flight=1, max_listeners=2))
+    async with serving(server) as client:
         wanted = {"notifications": {"toolsListChanged": True}}
         listeners = [client.start_stateless("subscriptions/listen", wanted) for _ in range(2)]
         for listener in listeners:

@@ -12,6 +12,7 @@ from mcp_trio import ClientOptions, HTTPOptions, MCPClient
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import TransportClosedError, TransportError
 from mcp_trio.jsonrpc.messages import Notification
+from mcp_trio.session.limits import LoadLimits
 from mcp_trio.transports.http_sse import HTTPSSETransport
 from mcp_trio.wire.revisions import HANDSHAKE
 from tests.http.asgi import serving
@@ -252,8 +253,8 @@ async def test_draining_lets_calls_finish_and_opens_nothing_new():
 
 
 async def test_a_session_that_is_full_makes_its_own_posts_wait():
-    server, record = make_server()
-    async with serving(server, HTTPOptions(max_in_flight=1)) as client:
+    server, record = make_server(load=LoadLimits(max_in_flight=1))
+    async with serving(server) as client:
         old = await open_old(client)
         for id_ in range(3):
             await old.call("wait", id_=id_)

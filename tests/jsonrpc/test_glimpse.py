@@ -39,8 +39,8 @@ def test_a_call_is_told_from_an_answer():
         {"method": "m", "params": LONG, "jsonrpc": "2.0", "id": 7},
         {"jsonrpc": "2.0", "id": 7, "params": LONG, "method": "m"},
     ):
-        assert seen(message) == Glimpse(answers=False, id=7)
-    assert seen({"method": "m", "params": LONG}) == Glimpse(answers=False, id=None)
+        assert seen(message) == Glimpse(answers=False, id=7, method="m")
+    assert seen({"method": "m", "params": LONG}) == Glimpse(answers=False, id=None, method="m")
 
 
 @pytest.mark.parametrize(

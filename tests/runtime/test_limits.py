@@ -15,9 +15,7 @@ from mcp_trio.errors import ConfigurationError
 from mcp_trio.runtime.circuit import Circuit, CircuitPolicy
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
-from mcp_trio.runtime.rates import Bucket
 from mcp_trio.runtime.result_cache import ResultCache
-from mcp_trio.runtime.shelf import Shelf
 from mcp_trio.runtime.stages import WARNING_KEY
 from tests.runtime.test_policies import MemoryUpstream
 
@@ -260,25 +258,6 @@ async def test_a_rate_of_each_principal(memory, failure, autojump_clock):
             assert failure(await bench.call(principal=who, execution_config=config))
 
 
-@given(st.lists(st.floats(0, 30), max_size=80), st.integers(1, 20))
-def test_never_more_than_twice_the_limit_in_any_minute(pauses, limit):
-    now, taken = 0.0, []
-    bucket = Bucket(limit, now)
-    for pause in pauses:
-        now += pause
-        if bucket.take(limit, now) is None:
-            taken.append(now)
-        assert sum(1 for at in taken if at > now - 60) <= 2 * limit
-
-
-def test_what_is_idle_is_forgotten():
-    shelf = Shelf[int, Bucket]()
-    for number in range(5000):
-        now = number * 1000.0
-        shelf.get(number, lambda now=now: Bucket(5, now), now).take(5, now)
-    assert len(shelf) <= Shelf.LEAST + 1
-
-
 # -- cache -----------------------------------------------------------------------------
 
 CACHED = {"cache": {"ttl_s": 60}}
@@ -430,7 +409,7 @@ async def test_the_defaults_of_a_connection_are_below_those_of_an_operation(memo
     }
     bench, _ = memory(defaults=defaults)
     settings = bench.compile(execution_config={"limits": {"items": 4}}).settings
-    assert settings.rate.limit == 7
+    assert settings.rate.per_minute == 7
     assert settings.circuit == CircuitPolicy(min_calls=3)
     assert (settings.items, settings.response_bytes) == (4, 100)
 

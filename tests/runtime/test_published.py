@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import trio
 
-from mcp_trio import HTTPOptions, MCPServer, Principal, UnauthorizedError
+from mcp_trio import HTTPOptions, MCPServer, Principal, ServerOptions, UnauthorizedError
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.searching import SearchableTools
 from mcp_trio.errors import OverloadedError
@@ -19,6 +19,7 @@ from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_connection import Auth, HttpConnection
 from mcp_trio.secrets import Secret
+from mcp_trio.session.limits import LoadLimits
 from mcp_trio.session.middleware import RequiresScopes
 from tests.catalog.conftest import MemoryRegistry
 from tests.http.asgi import serving
@@ -268,7 +269,8 @@ async def test_rules_and_quotas_of_the_server_hold_for_both(upstream, stateless)
 
 async def test_the_limit_of_requests_that_run_holds_for_both():
     entered, release = trio.Event(), trio.Event()
-    server = MCPServer("service")
+    limits = LoadLimits(max_in_flight=1)
+    server = MCPServer("service", options=ServerOptions(load=limits))
 
     @server.tool
     async def written() -> str:
@@ -279,7 +281,7 @@ async def test_the_limit_of_requests_that_run_holds_for_both():
     static = operation(
         "published", protocol="static", target={}, output_mapping={"result": {"v": 1}}
     )
-    async with service([static], server=server, max_in_flight=1) as door:
+    async with service([static], server=server) as door:
         waiting = door.client.start_stateless("tools/call", {"name": "written"})
         with trio.fail_after(10):
             await entered.wait()

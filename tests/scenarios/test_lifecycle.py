@@ -4,6 +4,7 @@ import trio
 import trio.testing
 
 from mcp_trio import Context, ServerOptions
+from mcp_trio.session.limits import LoadLimits
 from mcp_trio.wire.revisions import HANDSHAKE
 from tests.http.tools import make_server
 from tests.messages import initialize
@@ -78,7 +79,7 @@ async def test_a_request_over_its_time_is_told_so(transport, revision, autojump_
 
 @scenario("LC6")
 async def test_a_ping_is_answered_at_once(transport, revision):
-    server, _ = make_server(max_in_flight=2)
+    server, _ = make_server(load=LoadLimits(max_in_flight=2))
     async with peer_of(server, transport, revision, opened=False) as peer:
         if transport != "http":
             # There nobody is known before the handshake.

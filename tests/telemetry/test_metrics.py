@@ -5,6 +5,7 @@ import trio
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+import mcp_trio
 from mcp_trio.telemetry.instrument import instrument
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.scenarios.worlds import world
@@ -110,3 +111,31 @@ async def test_without_an_sdk_it_does_nothing_and_costs_no_request():
     with instrument(server):
         async with world(server, "memory", R2026_07_28) as client:
             assert (await client.call_tool("good")).content[0].text == "ok"
+
+
+async def test_refusals_are_counted_by_limit():
+    server = mcp_trio.MCPServer(
+        "s", options=mcp_trio.ServerOptions(load=mcp_trio.LoadLimits(max_in_flight=1))
+    )
+    began = trio.Event()
+
+    @server.tool
+    async def hold() -> None:
+        began.set()
+        await trio.sleep_forever()
+
+    meter = Meter()
+    async with world(server, "memory", R2026_07_28) as client:
+        with instrument(server, meter_provider=meter.provider):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "hold")
+                await began.wait()
+                for method in ("tools/list", "made/up"):
+                    with pytest.raises(mcp_trio.RemoteError, match="Too many requests"):
+                        await client.call(method)
+                nursery.cancel_scope.cancel()
+    counted = meter.points("mcp_request_refused_total")
+    assert {key: point.value for key, point in counted.items()} == {
+        labels(method="tools/list", limit="requests"): 1,
+        labels(method="other", limit="requests"): 1,
+    }
