@@ -83,12 +83,34 @@ def _deeper(
         yield from key_faults(settings.server.cursor_key, ("server", "cursor_key"), around)
     if settings.audit is not None and settings.audit.key is not None:
         yield from key_faults(settings.audit.key, ("audit", "key"), around)
+    yield from _log_faults(settings, around)
     for name, section in settings.connections.items():
         mine = [each for each in (*read, *named) if each.path[:2] == ("connections", name)]
         yield from _connection_faults(name, section, mine, around)
     if settings.catalog.registry != NO_REGISTRY:
         mine = [each for each in named if each.path[:1] == ("catalog",)]
         yield from _registry_faults(settings, mine, around, offline=offline)
+
+
+def _log_faults(settings: Settings, around: Surroundings) -> Iterator[Fault]:
+    """Logs without a folder; whether it may be written to is told by the service itself."""
+    for name, section in (
+        ("logging", settings.logging),
+        ("access_log", settings.access_log),
+        ("audit", settings.audit),
+    ):
+        if section is None:
+            continue
+        # `stderr` and `stdout` stand in the folder of the settings, which is there.
+        place = around.folder / section.file
+        reason = None
+        if not place.parent.is_dir():
+            reason = f"there is no folder {place.parent}"
+        elif place.is_dir():
+            reason = f"{place} is a folder"
+        if reason is not None:
+            advice = "Make the folder, or give another path; it is relative to the settings file."
+            yield Fault(path=(name, "file"), reason=reason, advice=advice)
 
 
 def _tls_faults(

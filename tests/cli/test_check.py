@@ -1,6 +1,7 @@
 """`mcp-trio check` of settings: what it prints, and with which status it ends."""
 
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -113,7 +114,10 @@ def test_options_that_do_not_go_together_are_wrong_usage(tmp_path):
 
 def production(folder):
     """The example where it would be installed, with what it needs."""
-    path = shutil.copy(ROOT / "examples" / "production.toml", folder / "production.toml")
+    path = folder / "production.toml"
+    text = (ROOT / "examples" / "production.toml").read_text()
+    # Where it is installed there is a folder for logs.
+    path.write_text(text.replace("/var/log/mcp-trio", os.fspath(folder)))
     (folder / "secrets").mkdir(mode=0o700)
     for name in ("state.key", "cursor.key", "audit.key", "crm.token", "stock.password"):
         (folder / "secrets" / name).write_text("0f" * 32)

@@ -263,6 +263,17 @@ def test_what_keeps_callers_from_being_known_is_told(check, text, line, key, sai
     assert said in reason
 
 
+def test_a_log_has_a_folder(check, tmp_path):
+    assert check('[logging]\nfile = "a.log"\n[access_log]\n[audit]\nfile = "stdout"\n') == []
+    (tmp_path / "folder").mkdir()
+    text = '[logging]\nfile = "none/a"\n[access_log]\nfile = "none/b"\n[audit]\nfile = "folder"\n'
+    assert [each[:3] for each in check(text)] == [
+        ("fault", 4, "logging.file"),
+        ("fault", 6, "access_log.file"),
+        ("fault", 8, "audit.file"),
+    ]
+
+
 def test_all_that_is_wrong_with_auth_is_told_at_once_each_at_its_key(check):
     found = check(
         """[auth]
