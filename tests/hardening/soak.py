@@ -61,7 +61,7 @@ async def raw_clients(target, told, rng):
 
 
 async def soak(target, upstream, seconds, *, seed=0, callers=8):
-    """Run it, and return how many were `asked`, `answered` and `given up`; the first two by tool, too."""
+    """Run it; return how many were `asked`, `answered` (both also by tool) and `given up`."""
     told = Counter()
 
     async def run(number):
