@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("runtime", "operations, run"),
     ("telemetry", "logs, metrics, traces"),
     ("config", "settings"),
+    ("workers", "several processes"),
     ("authoring", "tools for those who write operations"),
     ("testing", "tools for tests"),
     ("cli", "the command"),

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from typing import cast
-
-import trio
 
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.config import AdminSection
 from mcp_trio.events import Event
 from mcp_trio.http import admin_page
 from mcp_trio.http.admin import AdminApp, Document, Page
-from mcp_trio.http.serving import HTTPService
 from mcp_trio.server.server import MCPServer
 from mcp_trio.telemetry import live
 from mcp_trio.telemetry.line_writer import LineWriter
@@ -24,27 +21,22 @@ from mcp_trio.telemetry.recent import Recent
 logger = logging.getLogger("mcp_trio.cli")
 
 
-async def serve_admin(
+@contextlib.contextmanager
+def admin_app(
     section: AdminSection,
     servers: Collection[MCPServer],
     actor: CatalogActor,
     writers: Collection[LineWriter],
     ready: Callable[[], bool],
-    *,
-    task_status: trio.TaskStatus[list[str]],
-) -> None:
-    """Serve the pages for operators until cancelled.
+) -> Generator[AdminApp]:
+    """The pages for operators, which count what goes on while the block runs.
 
     Args:
-        section: where.
+        section: who may ask.
         servers: whose events are counted; the first one is that which serves HTTP.
         actor: the catalog.
         writers: of logs.
         ready: what `GET /readyz` answers.
-        task_status: reports the URLs.
-
-    Raises:
-        OSError: the address cannot be bound.
     """
     recent = Recent()
     listeners: list[Callable[[Event], None]] = [recent]
@@ -85,4 +77,4 @@ async def serve_admin(
         for server in servers:
             for listener in listeners:
                 attached.enter_context(server.events.attach(listener))
-        await HTTPService(app).run(section.host, section.port, task_status=task_status)
+        yield app

@@ -34,12 +34,13 @@ class Journals:
     """One line for each call of a tool."""
 
     @classmethod
-    def open(cls, settings: Settings, folder: Path) -> Journals:
+    def open(cls, settings: Settings, folder: Path, audit_key: bytes | None = None) -> Journals:
         """Open every file, and send what the process logs from now on to its place.
 
         Args:
             settings: where to.
             folder: what relative paths are relative to.
+            audit_key: of the audit log, if the settings name none.
 
         Raises:
             ConfigurationError: a file cannot be opened, or a key is missing or is none.
@@ -51,7 +52,7 @@ class Journals:
             access = AccessLog(places.writer(settings.access_log.file, "the access log"))
         if settings.audit is not None:
             key, required = settings.audit.key, settings.audit.required
-            held = None if key is None else read_key(key, "audit.key", folder, os.environ)
+            held = audit_key if key is None else read_key(key, "audit.key", folder, os.environ)
             writer = places.writer(settings.audit.file, "the audit log")
             audit = AuditLog(writer, key=held, required=required)
         redactor, pretty = Redactor(), _pretty(settings.logging)

@@ -1,4 +1,7 @@
-"""`mcp-trio serve`: the catalog service as one process and one nursery."""
+"""`mcp-trio serve`: the catalog service as one process and one nursery.
+
+With several processes each of them is that, and `several` has their parent.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -25,14 +28,16 @@ from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.catalog.searching import SearchableTools
 from mcp_trio.catalog.toolsets import Fan
 from mcp_trio.cli import collector
-from mcp_trio.cli.admin import serve_admin
+from mcp_trio.cli.admin import admin_app
 from mcp_trio.cli.demo import DEMO_VALUES, DemoUpstream, demo_settings
 from mcp_trio.cli.exporting import exporting
 from mcp_trio.cli.interrupts import raise_again
 from mcp_trio.cli.journals import Journals
 from mcp_trio.cli.lifecycle import Lifecycle
+from mcp_trio.cli.several import Several
 from mcp_trio.cli.streams import hold_standard_streams, say
 from mcp_trio.config import (
+    AdminSection,
     Draft,
     Fault,
     Origin,
@@ -46,6 +51,7 @@ from mcp_trio.config import (
     overridden,
 )
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.binding import Place
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.runtime.compiler import Compiler
@@ -58,6 +64,7 @@ from mcp_trio.session.middleware import RequiresScopes
 from mcp_trio.telemetry.logging import configure_logging
 from mcp_trio.wire import REVISIONS, JSONObject
 from mcp_trio.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from mcp_trio.workers.member import Member
 
 logger = logging.getLogger("mcp_trio.cli")
 
@@ -72,17 +79,19 @@ logger = logging.getLogger("mcp_trio.cli")
     type=click.IntRange(0, 65535),
     help="Port of the admin listener; 0 picks one.  [default: none, unless CONFIG has one]",
 )
+@click.option("--workers", type=click.IntRange(1, 64), help="Processes.  [default: 1]")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="Least severe level that is logged.  [default: info, unless CONFIG has one]",
 )
-def serve(
+def serve(  # noqa: PLR0917 - options of one command
     config: Path | None,
     demo: bool,
     host: str | None,
     port: int | None,
     admin_port: int | None,
+    workers: int | None,
     log_level: str | None,
 ) -> None:
     """Publish the operations of a registry as MCP tools, over Streamable HTTP.
@@ -103,31 +112,56 @@ def serve(
             ("--host", ("server", "host"), host),
             ("--port", ("server", "port"), port),
             ("--admin-port", ("admin", "port"), admin_port),
+            ("--workers", ("server", "workers"), workers),
             ("--log-level", ("logging", "level"), log_level),
         )
         if value is not None
     ]
     try:
-        if config is None:
-            asked = _settings(_demo_draft(options))
-            trio.run(_serve_demo, asked, Journals.open(asked, Path()))
-        else:
-            asked = _settings(draft_file(config, os.environ, options))
-            trio.run(_serve_config, asked, config.parent, Journals.open(asked, config.parent))
+        with explained():
+            if config is None:
+                trio.run(_serve_demo, _settings(_demo_draft(options)))
+            else:
+                asked = _settings(draft_file(config, os.environ, options))
+                trio.run(_serve, asked, config.parent)
     except SettingsError as error:
         _explain(error.faults)
         sys.exit(1)
-    except EXPLAINED as error:
-        raise click.ClickException("; ".join(_messages(error))) from None
-    except BaseExceptionGroup as group:
-        known, rest = group.split(EXPLAINED)
-        if known is None or rest is not None:
-            raise
-        raise click.ClickException("; ".join(_messages(known))) from None
+    except ExplainedError as error:
+        raise click.ClickException(error.text) from None
 
 
 EXPLAINED = (ConfigurationError, OSError)
 """What a user can mend, so it is told without a traceback."""
+
+
+class ExplainedError(Exception):
+    """Something that a user can mend keeps the service from running."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+@contextlib.contextmanager
+def explained() -> Generator[None]:
+    """Turn what a user can mend into words.
+
+    Raises:
+        ExplainedError: in place of `EXPLAINED`, alone or in groups of nothing else.
+        SettingsError: as it was.
+    """
+    try:
+        yield
+    except SettingsError:
+        raise
+    except EXPLAINED as error:
+        raise ExplainedError("; ".join(_messages(error))) from None
+    except BaseExceptionGroup as group:
+        known, rest = group.split(EXPLAINED)
+        if known is None or rest is not None:
+            raise
+        raise ExplainedError("; ".join(_messages(known))) from None
 
 
 def _messages(error: BaseException) -> list[str]:
@@ -164,26 +198,64 @@ def _explain(faults: Iterable[Fault]) -> None:
         say(each.as_text())
 
 
-async def _serve_config(settings: Settings, folder: Path, journals: Journals) -> None:
-    server = _make_server(settings.server, settings.load, folder)
-    life = Lifecycle(server, drain_delay=settings.server.drain_delay)
-    run = functools.partial(run_service, server, settings, folder, journals, life)
-    async with journals.running():
-        await until_signalled(run, life.leave, life.reload)
+@contextlib.asynccontextmanager
+async def _as_given(settings: Settings) -> AsyncGenerator[tuple[Settings, str]]:
+    yield settings, ""
 
 
-async def _serve_demo(asked: Settings, journals: Journals) -> None:
-    server = _make_server(asked.server, asked.load, Path())
+async def _serve_demo(asked: Settings) -> None:
+    await _serve(asked, Path(), _demo)
+
+
+async def _serve(
+    asked: Settings,
+    folder: Path,
+    around: Callable[
+        [Settings], contextlib.AbstractAsyncContextManager[tuple[Settings, str]]
+    ] = _as_given,
+) -> None:
+    """Serve, by one process or several, until signals end it.
+
+    Args:
+        asked: the settings.
+        folder: what relative paths are relative to.
+        around: lives as long as the service; gives the settings to use and a note.
+    """
+    if asked.server.workers > 1:
+        several = Several(asked, folder, place=_several_place(asked, folder))
+
+        async def run_several() -> None:
+            # Within the watch over signals, so that none leaves anything behind.
+            async with around(asked) as (settings, note):
+                notes = [f"{asked.server.workers} workers", *([note] if note else [])]
+                await several.run(settings, functools.partial(_announce, settings, notes))
+
+        async with several.journals.running():
+            await until_signalled(run_several, several.drain, several.reload)
+        return
+    journals = Journals.open(asked, folder)
+    server = make_server(asked.server, asked.load, folder)
     life = Lifecycle(server, drain_delay=asked.server.drain_delay)
 
     async def run() -> None:
-        # Within the watch over signals, so that none leaves the folder behind.
-        async with _demo(asked) as (settings, upstream):
-            note = f"demo upstream {upstream}"
-            await run_service(server, settings, Path(), journals, life, note)
+        async with around(asked) as (settings, note):
+            await run_service(server, settings, folder, journals, life, note)
 
     async with journals.running():
         await until_signalled(run, life.leave, life.reload)
+
+
+def _several_place(settings: Settings, folder: Path) -> Place:
+    listens = _place(settings, folder)
+    del listens["tls"]  # which is the workers' affair
+    return Place(unix=listens.pop("unix_socket"), **listens)
+
+
+def _announce(settings: Settings, notes: list[str], urls: list[str], admin: list[str]) -> None:
+    where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"
+    told = [f"admin on {' '.join(admin)}"] if admin else []
+    parts = [where, *notes, *told, f"try: {curl_line(urls[0])}"]
+    say("; ".join(parts))
 
 
 @contextlib.asynccontextmanager
@@ -193,18 +265,32 @@ async def _demo(asked: Settings) -> AsyncGenerator[tuple[Settings, str], None]:
     try:
         async with trio.open_nursery() as nursery:
             (upstream,) = await nursery.start(HTTPService(DemoUpstream()).run, "127.0.0.1", 0)
-            yield demo_settings(folder, upstream, asked), upstream
+            yield demo_settings(folder, upstream, asked), f"demo upstream {upstream}"
             nursery.cancel_scope.cancel()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_server(section: ServerSection, load: LoadLimits, folder: Path) -> MCPServer:
+def make_server(
+    section: ServerSection, load: LoadLimits, folder: Path, member: Member | None = None
+) -> MCPServer:
+    """Make a server that offers nothing yet.
+
+    Args:
+        section: who it is.
+        load: what requests may take.
+        folder: what relative paths are relative to.
+        member: this process among several.
+
+    Raises:
+        ConfigurationError: a key cannot be had.
+    """
+    options = section.server_options(folder, load=load)
     return MCPServer(
         section.name,
         version=section.version,
         instructions=section.instructions,
-        options=section.server_options(folder, load=load),
+        options=options if member is None else member.keyed(options),
     )
 
 
@@ -215,6 +301,8 @@ async def run_service(
     journals: Journals,
     life: Lifecycle,
     note: str = "",
+    *,
+    member: Member | None = None,
 ) -> None:
     """Serve a registry until the server is drained or this is cancelled.
 
@@ -225,19 +313,17 @@ async def run_service(
         journals: what is written down, and where; they run.
         life: what signals do; it is run here.
         note: more to say in the opening line.
+        member: this process among several; admin listener and opening line are its parent's.
 
     Raises:
         ConfigurationError: a connection or secret that cannot be.
         OSError: the address cannot be bound.
     """
     connections = _connections(settings, folder, journals)
-    actor = CatalogActor(
-        settings.catalog.open_registry(folder),
-        Compiler(connections),
-        interval=settings.catalog.interval,
-    )
-    options = _options(server, settings, folder)
-    toolsets = _offer(server, actor, settings, folder)
+    registry, interval = settings.catalog.open_registry(folder), settings.catalog.interval
+    actor = CatalogActor(registry, Compiler(connections), interval=interval)
+    options = _options(server, settings, folder, member)
+    toolsets = _offer(server, actor, settings, folder, member)
     servers = [server, *toolsets.values()]
     journals.watch(servers)
     life.on_reload(journals.reopen)
@@ -246,18 +332,28 @@ async def run_service(
     def ready() -> bool:
         return actor.ready.is_set() and not life.leaving
 
-    async with exporting(settings, servers), connections, trio.open_nursery() as nursery:
+    async with (
+        exporting(settings, servers),
+        connections,
+        contextlib.AsyncExitStack() as stack,
+        trio.open_nursery() as nursery,
+    ):
         nursery.start_soon(life.run)
         await nursery.start(actor.run)
         nursery.start_soon(collector.settle, actor.ready)
         nursery.start_soon(collector.give_back)
-        notes = [note] if note else []
-        if settings.admin is not None:
-            # Up for as long as anything is to be seen: also while the server drains.
-            admin = await nursery.start(
-                serve_admin, settings.admin, servers, actor, journals.writers, ready
-            )
-            notes.append(f"admin on {' '.join(admin)}")
+        admin: list[str] = []
+        seat = None
+        section = settings.admin if member is None else AdminSection()
+        if section is not None:
+            made = admin_app(section, servers, actor, journals.writers, ready)
+            pages = stack.enter_context(made)
+            if member is not None:
+                obeying = member.obeying(server, life.leave, life.reload, actor.look_soon)
+                seat = stack.enter_context(obeying).seat(pages)
+            else:
+                # Up for as long as anything is to be seen: also while the server drains.
+                admin = await nursery.start(HTTPService(pages).run, section.host, section.port)
         async with trio.open_nursery() as serving:
             serve_http = functools.partial(
                 server.serve_http,
@@ -266,12 +362,12 @@ async def run_service(
                 settings=settings.server.serving_settings(settings.limits),
                 ready=ready,
                 others=toolsets,
+                seat=seat,
                 tell=journals.access,
             )
             urls: list[str] = await serving.start(serve_http)
-            where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"
-            parts = [where, *notes, f"try: {curl_line(urls[0])}"]
-            say("; ".join(parts))
+            tell = functools.partial(_announce, settings, [note] if note else [], admin=admin)
+            (tell if member is None else member.started)(urls)
         logger.info("drained")
         nursery.cancel_scope.cancel()
 
@@ -284,13 +380,17 @@ def _connections(settings: Settings, folder: Path, journals: Journals) -> Connec
     return Connections(made)
 
 
-def _options(server: MCPServer, settings: Settings, folder: Path) -> HTTPOptions:
+def _options(
+    server: MCPServer, settings: Settings, folder: Path, member: Member | None
+) -> HTTPOptions:
     """The options of the endpoint, with who says who calls."""
     options = settings.server.http_options(settings.limits)
     if settings.auth is None:
         return options
     _require(server, settings.auth.required_scopes)
-    return attrs.evolve(options, auth=settings.auth.resource_server(SecretSource(folder=folder)))
+    shared = None if member is None else member.nonce_key
+    guard = settings.auth.resource_server(SecretSource(folder=folder), shared)
+    return attrs.evolve(options, auth=guard)
 
 
 def _place(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -308,7 +408,7 @@ def _place(settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 def _offer(
-    server: MCPServer, actor: CatalogActor, settings: Settings, folder: Path
+    server: MCPServer, actor: CatalogActor, settings: Settings, folder: Path, member: Member | None
 ) -> dict[str, MCPServer]:
     """Give the server the catalog's tools, and make the servers of the toolsets, by path."""
     above = settings.catalog.search_above
@@ -324,7 +424,7 @@ def _offer(
             name=f"{settings.server.name}/{name}",
             instructions=section.instructions or settings.server.instructions,
         )
-        toolset = _make_server(who, settings.load, folder)
+        toolset = make_server(who, settings.load, folder, member)
         toolset.admission = server.admission  # the limits are those of all together
         own = section.search_above
         few = above if own is None else own

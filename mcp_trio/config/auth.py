@@ -169,19 +169,23 @@ class DPoPSection:
     """Demand nonces of the server's in proofs."""
     nonce_key_env: str | None = None
     """Environment variable with a text of your own that nonces are made from; share it between
-    replicas. Without one each process makes its own."""
+    replicas. Without one each server makes its own."""
     nonce_key_file: str | None = None
     """File that holds it."""
 
-    def proofs(self, source: SecretSource) -> DPoP:
+    def proofs(self, source: SecretSource, nonce_key: Secret | None = None) -> DPoP:
         """What judges proofs.
+
+        Args:
+            source: where secrets are.
+            nonce_key: of the nonces, if the settings name none.
 
         Raises:
             ConfigurationError: the key of the nonces cannot be read.
         """
         nonces: Nonces | None = None
         if self.nonces:
-            key: Secret | None = None
+            key = nonce_key
             if self.nonce_key_env is not None or self.nonce_key_file is not None:
                 env, file = self.nonce_key_env, self.nonce_key_file
                 key = source.secret("auth.dpop", "nonce_key", env=env, file=file)
@@ -229,13 +233,16 @@ class AuthSection:
                 "nobody could prove anything: add jwt, introspection, certificates or api_keys_file"
             )
 
-    def resource_server(self, source: SecretSource) -> ResourceServer:
+    def resource_server(
+        self, source: SecretSource, nonce_key: Secret | None = None
+    ) -> ResourceServer:
         """What says who calls, with secrets fetched and keys read.
 
         It asks in this order: JWTs, API keys, introspection, client certificates.
 
         Args:
             source: where secrets and files are.
+            nonce_key: that nonces are made from, if the settings name none.
 
         Raises:
             ConfigurationError: naming the section that cannot be.
@@ -248,7 +255,7 @@ class AuthSection:
                 scopes_supported=_tuple(self.scopes_supported),
                 implies=self.implies,
                 anonymous=self.anonymous,
-                dpop=(self.dpop or DPoPSection()).proofs(source),
+                dpop=(self.dpop or DPoPSection()).proofs(source, nonce_key),
                 name=self.name,
                 documentation=self.documentation,
             )

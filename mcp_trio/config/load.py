@@ -83,7 +83,7 @@ def load_limits(
 ) -> LoadLimits:
     """What a server with these sections does at once, and how often."""
     return LoadLimits(
-        max_in_flight=server.max_in_flight,
+        max_in_flight=server.share(server.max_in_flight),
         max_in_flight_per_session=limits.max_in_flight_per_session,
         max_in_flight_per_caller=limits.max_in_flight_per_caller,
         max_listeners=limits.max_listeners,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ ENDPOINT = Rule(
     f"must begin with a slash, and not be {' or '.join(sorted(PROBES))}",
     lambda path: path.startswith("/") and path.rstrip("/") not in PROBES,
 )
+WORKERS = Rule("must be 1 to 64", lambda number: 1 <= number <= 64)
 MODE = Rule("must be three octal digits", lambda mode: re.fullmatch("0?[0-7]{3}", mode) is not None)
 
 
@@ -84,6 +86,11 @@ class ServerSection:
     """Bytes of a request body."""
     max_depth: int = attrs.field(default=64, validator=POSITIVE)
     """Nesting of a JSON body."""
+    workers: int = attrs.field(default=1, validator=WORKERS)
+    """Processes that serve the port together. The next three limits are shared out among them."""
+    worker_timeout: float = attrs.field(default=30.0, validator=POSITIVE)
+    """Seconds that one of them may take to say that it lives; then it is killed, and another one
+    takes its place."""
     max_connections: int = attrs.field(default=1000, validator=POSITIVE)
     """TCP connections."""
     max_sessions: int = attrs.field(default=1000, validator=POSITIVE)
@@ -128,16 +135,21 @@ class ServerSection:
             max_depth=self.max_depth,
             max_nodes=limits.max_nodes,
             max_batch=limits.max_batch,
-            max_total_body=limits.max_total_body,
-            max_sessions=self.max_sessions,
+            # Each of them has to have room for one body.
+            max_total_body=max(self.max_body, self.share(limits.max_total_body)),
+            max_sessions=self.share(self.max_sessions),
             session_idle_timeout=self.session_idle_timeout,
             cleanup_timeout=self.cleanup_timeout,
         )
 
+    def share(self, total: int) -> int:
+        """The part of one process of a limit for all of them, rounded up."""
+        return math.ceil(total / self.workers)
+
     def serving_settings(self, limits: LimitsSection) -> ServingSettings:
         """The settings of the socket layer."""
         return ServingSettings(
-            max_connections=self.max_connections,
+            max_connections=self.share(self.max_connections),
             header_timeout=self.header_timeout,
             # The endpoint gives up first, with an answer that says why.
             body_timeout=self.body_timeout + 1,

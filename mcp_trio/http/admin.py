@@ -30,11 +30,14 @@ class Document:
     """Its media type."""
     headers: tuple[Header, ...] = ()
     """More fields of the answer."""
+    status: int = 200
+    """The status of the answer."""
 
     @classmethod
-    def of(cls, value: object) -> Document:
+    def of(cls, value: object, status: int = 200) -> Document:
         """A value as JSON, for programs and people alike."""
-        return cls(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        body = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+        return cls(body, status=status)
 
 
 Page: TypeAlias = Callable[[], Document | Awaitable[Document]]
@@ -84,7 +87,7 @@ class AdminApp:
             made = page()
             document = await made if inspect.isawaitable(made) else made
             fields = (*_FIELDS, *document.headers)
-            await respond(send, 200, document.body, fields, media=document.media)
+            await respond(send, document.status, document.body, fields, media=document.media)
 
 
 _FIELDS: tuple[Header, ...] = (

@@ -49,6 +49,9 @@ class Seat:
     pages: Application
     """What the others may ask for, beside requests of sessions: the admin pages of this process."""
 
+    accept_pause: float = 0.001
+    """Seconds for which it leaves the next connection to the others."""
+
     @property
     def prefix(self) -> str:
         """What the ids of the sessions of this process begin with."""

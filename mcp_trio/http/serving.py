@@ -25,6 +25,9 @@ from .tls import Certificates, TLSOptions
 
 __all__ = ["ConnectionHandle", "HTTPService", "ServiceStatistics", "ServingSettings"]
 
+FULL_PAUSES = 50
+"""How many times longer `accept_pause` is for a process that could only refuse."""
+
 ACCEPT_PAUSE = 0.1
 """Seconds before accepting again when the process or the system is out of descriptors."""
 
@@ -66,6 +69,7 @@ class HTTPService:
         tls: TLSOptions | None = None,
         on_drain: Callable[[], None] | None = None,
         tell: Tell | None = None,
+        accept_pause: float = 0.0,
     ) -> None:
         """Prepare the service; nothing is opened yet.
 
@@ -75,6 +79,10 @@ class HTTPService:
             tls: speak TLS on every connection, with these certificates.
             on_drain: called once, by `drain`, for the application to end its endless streams.
             tell: called with the note of each exchange that is over.
+            accept_pause: seconds between two accepts, for one of several processes that accept
+                from the same listener: the next connection is for another one. With
+                `max_connections` it is longer, so that one with room may take what this one would
+                refuse.
 
         Raises:
             ConfigurationError: the certificates or the trusted proxies cannot be used.
@@ -90,6 +98,7 @@ class HTTPService:
             tell=tell,
         )
         self._on_drain = on_drain
+        self._accept_pause = accept_pause
         self._connections: set[Connection] = set()
         self._accepted = 0
         self._refused = 0
@@ -206,6 +215,7 @@ class HTTPService:
     ) -> None:
         async with listener:
             while True:
+                await self._give_way()
                 try:
                     stream = await listener.accept()
                 except OSError as error:
@@ -229,6 +239,12 @@ class HTTPService:
                         connections.start_soon(self._refuse, stream)
                     else:
                         await trio.aclose_forcefully(stream)
+
+    async def _give_way(self) -> None:
+        """Let another process that accepts from the same listener have the next connection."""
+        if self._accept_pause:
+            full = len(self._connections) >= self._settings.max_connections
+            await trio.sleep((FULL_PAUSES if full else 1) * self._accept_pause)
 
     async def _serve(self, connection: Connection) -> None:
         try:

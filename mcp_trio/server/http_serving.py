@@ -111,26 +111,25 @@ class HTTPServing:
                 cannot be used, or the options' `auth` is about another path.
         """
         from mcp_trio.http.binding import Place, listening  # noqa: PLC0415 - as the next one
-        from mcp_trio.http.by_path import ByPath  # noqa: PLC0415 - as the next one
         from mcp_trio.http.relay import Relay  # noqa: PLC0415 - as the next one
         from mcp_trio.http.serving import HTTPService  # noqa: PLC0415 - Hypercorn is slow to import
 
         options = options or HTTPOptions()
         if seat is not None:
             options = attrs.evolve(options, session_prefix=seat.prefix)
-        first = self.asgi_app(options, host=host, ready=ready)
-        app = ByPath(
-            first,
-            {
-                path.rstrip("/"): server.asgi_app(first.options.at(path), host=host, ready=ready)
-                for path, server in (others or {}).items()
-            },
-        )
+        app = self._by_path(options, others or {}, host, ready)
         place = Place(
             host=host, port=port, unix=unix_socket, unix_mode=unix_mode, inherited=inherited
         )
-        outer = app if seat is None else Relay(app, seat, first.options.legacy_messages_path)
-        service = HTTPService(outer, settings=settings, tls=tls, on_drain=app.drain, tell=tell)
+        outer = app if seat is None else Relay(app, seat, options.legacy_messages_path)
+        service = HTTPService(
+            outer,
+            settings=settings,
+            tls=tls,
+            on_drain=app.drain,
+            tell=tell,
+            accept_pause=0.0 if seat is None else seat.accept_pause,
+        )
         where = listening(place, backlog=service.backlog) if seat is None else seat.listening()
         async with where as listeners:
             with self._running(RunningHTTP(service, app)):
@@ -140,8 +139,24 @@ class HTTPServing:
                         if seat is not None:
                             await serving.start(self._serve_others, app, seat, settings)
                         urls = await serving.start(service.run_listeners, listeners)
-                        task_status.started([url + first.options.path for url in urls])
+                        task_status.started([url + options.path for url in urls])
                     nursery.cancel_scope.cancel()
+
+    def _by_path(
+        self,
+        options: HTTPOptions,
+        others: Mapping[str, HTTPServing],
+        host: str,
+        ready: Callable[[], bool],
+    ) -> ByPath:
+        """The endpoint of this server, and those of others at paths of their own."""
+        from mcp_trio.http.by_path import ByPath  # noqa: PLC0415 - Hypercorn is slow to import
+
+        made = {
+            path.rstrip("/"): server.asgi_app(options.at(path), host=host, ready=ready)
+            for path, server in others.items()
+        }
+        return ByPath(self.asgi_app(options, host=host, ready=ready), made)
 
     async def _serve_others(
         self,

@@ -16,7 +16,16 @@ import trio.testing
 from mcp_trio.http.asgi_call import ConnectionHandle, Receive, Scope, Send
 from mcp_trio.http.serving import HTTPService, ServingSettings
 
-from .serving_tools import GET, Gate, connect, hello, read_all, read_until, started
+from .serving_tools import (
+    GET,
+    Gate,
+    MemoryListener,
+    connect,
+    hello,
+    read_all,
+    read_until,
+    started,
+)
 
 # Starting.
 
@@ -338,3 +347,28 @@ def test_the_settings_have_a_limit_for_every_wait() -> None:
     ]
     assert len(limits) >= 7
     assert all(0 < limit < math.inf for limit in limits)
+
+
+async def test_one_of_several_leaves_the_next_connection_to_the_others(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    began = trio.current_time()
+    times: list[float] = []
+
+    class Timed(MemoryListener):
+        async def accept(self) -> trio.abc.Stream:
+            stream = await super().accept()
+            times.append(trio.current_time() - began)
+            return stream
+
+    settings = ServingSettings(max_connections=3, keep_alive_timeout=1000, header_timeout=1000)
+    service = HTTPService(hello, settings=settings, accept_pause=0.5)
+    listener = Timed()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run_listeners, [listener])
+        for _ in range(4):
+            await listener.connect()
+        await trio.sleep(100)
+        nursery.cancel_scope.cancel()
+    # It can only refuse the last one, so it waits long: somebody else may have room.
+    assert times == [0.5, 1.0, 1.5, 1.5 + 25]

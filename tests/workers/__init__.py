@@ -1,0 +1,1 @@
+"""Several processes: restarts, what is gathered of them, and their supervisor."""
