@@ -7,9 +7,10 @@ import trio.testing
 
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import TransportClosedError
+from mcp_trio.http.budget import Budget
 from mcp_trio.http.legacy_sse import EventLine
 from mcp_trio.http.requests import HTTPRequest, PeerGoneError
-from mcp_trio.http.responses import Responder, respond
+from mcp_trio.http.responses import respond
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Notification
@@ -39,14 +40,14 @@ async def _pair(nursery, http):
     async def app(scope, receive, send):
         request = HTTPRequest.read(scope, receive)
         if scope["method"] == "GET":
-            line = ServerEnd(Responder(send, request.accepts))
+            line = ServerEnd(request.responder(send, ()))
             async with request.watching(line.leave):
                 await line.accept("/in")
                 server.has_come(line)
                 await line.done.wait()
         else:
             try:
-                message = codec.decode(await request.body(2**24, 30))
+                message = codec.decode(await request.body(2**24, 30, Budget(2**30).claim()))
             except PeerGoneError:
                 return
             taken = await server.end.put(message, None)

@@ -11,9 +11,10 @@ import trio.testing
 import mcp_trio
 from mcp_trio.engine.envelope import Envelope
 from mcp_trio.errors import TransportClosedError, TransportError
+from mcp_trio.http.budget import Budget
 from mcp_trio.http.replay import ReplayBuffer
 from mcp_trio.http.requests import HTTPRequest, PeerGoneError
-from mcp_trio.http.responses import Responder, respond
+from mcp_trio.http.responses import respond
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.http.session_streams import SessionStreams
 from mcp_trio.jsonrpc import codec
@@ -139,7 +140,7 @@ class ServerEnd(SessionStreams):
 
     async def __call__(self, scope, receive, send):
         request = HTTPRequest.read(scope, receive)
-        responder = Responder(send, request.accepts)
+        responder = request.responder(send, ())
         match scope["method"]:
             case "GET":
                 await self._carry(self.standalone, request, responder)
@@ -152,7 +153,7 @@ class ServerEnd(SessionStreams):
     async def _post(self, request, responder):
         assert request.headers["mcp-session-id"] == "ours"
         with contextlib.suppress(PeerGoneError):
-            message = codec.decode(await request.body(2**24, 30))
+            message = codec.decode(await request.body(2**24, 30, Budget(2**30).claim()))
             stream = self.open((message.id,)) if isinstance(message, Request) else None
             try:
                 await self._posted.send(Envelope(message))
