@@ -39,6 +39,8 @@ async def settle(loaded: trio.Event) -> None:
 
 LOOKS = 5.0
 """Seconds between looks at how much memory the process has."""
+FEWEST = 320.0
+"""The same where looking gains nothing, because what is there is in use."""
 WORTH = 8 * 1024 * 1024
 """Bytes by which it has to have grown, beside a tenth, for the allocator to be asked."""
 _STATM = Path("/proc/self/statm")
@@ -50,13 +52,19 @@ async def give_back() -> None:
     trim = _trimmer()
     if trim is None:
         return
-    kept = 0
+    lowest, pause = 0, LOOKS
     while True:
-        await trio.sleep(LOOKS)
-        if _resident() > kept * 1.1 + WORTH:
-            # Whoever wants memory meanwhile waits: a tenth of a second for 500 MB in pieces.
-            await trio.to_thread.run_sync(trim, 0)
-            kept = _resident()
+        await trio.sleep(pause)
+        held = _resident()
+        if held <= lowest * 1.1 + WORTH:
+            lowest, pause = min(lowest, held), LOOKS
+            continue
+        # Whoever wants memory meanwhile waits: a tenth of a second for 500 MB in pieces.
+        await trio.to_thread.run_sync(trim, 0)
+        left = _resident()
+        lowest = min(lowest, left) or left
+        # What is in use now may be free soon, so this goes on, though less and less often.
+        pause = LOOKS if held - left > WORTH else min(2 * pause, FEWEST)
 
 
 def _trimmer() -> Callable[[int], int] | None:

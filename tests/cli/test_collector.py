@@ -99,3 +99,28 @@ def test_memory_that_is_free_in_pieces_goes_back_to_the_system():
     kept, given = map(int, run("-c", PIECES).stdout.split())
     assert kept < 50  # or else there is nothing to show
     assert given >= 100
+
+
+async def test_memory_that_was_in_use_at_one_look_is_given_back_at_a_later_one(
+    monkeypatch, autojump_clock
+):
+    held = {"used": 80, "free": 0}
+
+    def trim(_pad):
+        held["free"] = 0
+        return 1
+
+    monkeypatch.setattr(collector, "_trimmer", lambda: trim)
+    monkeypatch.setattr(collector, "_resident", lambda: sum(held.values()) * 1024 * 1024)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.give_back)
+        await trio.sleep(7)
+        held["used"] = 900
+        await trio.sleep(60)
+        held.update(used=90, free=810)
+        await trio.sleep(collector.FEWEST)
+        assert held["free"] == 0
+        held["free"] = 500
+        await trio.sleep(2 * collector.LOOKS)
+        assert held["free"] == 0
+        nursery.cancel_scope.cancel()

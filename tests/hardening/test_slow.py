@@ -80,7 +80,7 @@ async def test_readers_that_stall_are_dropped(target):
         await each(streams, stall)
         await is_served(target, within=60)
         # Nobody has left; the service has let go of them by itself.
-        await back_to_baseline(target, before, within=120)
+        await back_to_baseline(target, before, within=30)
 
 
 async def test_listeners_that_never_read_are_dropped_or_cost_nothing(target):
