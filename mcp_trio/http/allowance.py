@@ -1,15 +1,14 @@
-"""A token bucket for what a peer may do now and then, but not without end.
-
-Pure: whoever asks brings the time.
-"""
+"""What a peer may do now and then, but not without end: a token bucket of a fixed rate."""
 
 from __future__ import annotations
+
+from mcp_trio.session.rates import Bucket, Rate
 
 
 class Allowance:
     """So many at once, and as many again within each window."""
 
-    __slots__ = ("_left", "_most", "_rate", "_since")
+    __slots__ = ("_bucket", "_rate")
 
     def __init__(self, most: int, window: float, now: float) -> None:
         """Begin with all of it.
@@ -19,17 +18,9 @@ class Allowance:
             window: seconds in which as many come back.
             now: the time, on any clock that `take` uses too.
         """
-        self._most = float(most)
-        self._rate = most / window
-        self._left = self._most
-        self._since = now
+        self._rate = Rate(per_minute=60.0 * most / window, burst=most)
+        self._bucket = Bucket(self._rate, now)
 
     def take(self, now: float) -> bool:
         """Use one; False if none is left."""
-        if self._left < 1:
-            self._left = min(self._most, self._left + (now - self._since) * self._rate)
-            self._since = now
-            if self._left < 1:
-                return False
-        self._left -= 1
-        return True
+        return self._bucket.take(self._rate, now) is None

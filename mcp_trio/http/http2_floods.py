@@ -9,6 +9,7 @@ The budgets are those of nghttp2: 1000 resets and 33 a second, 10 000 other fram
 from __future__ import annotations
 
 from .allowance import Allowance
+from .frame_heads import FrameHeads
 from .serving_settings import ServingSettings
 
 _PREFACE = 24
@@ -19,18 +20,17 @@ _CREDIT = 4
 """Window updates that a sent DATA frame accounts for: of stream and connection, and some more."""
 
 
-class FrameMeter:
+class FrameMeter(FrameHeads[str]):
     """The budget of one connection."""
 
     def __init__(self, settings: ServingSettings, now: float) -> None:
+        super().__init__(_PREFACE)
         window = settings.flood_window
         self._max_block = settings.max_header_bytes
         self._resets = Allowance(settings.max_resets, window, now)
         self._idle = Allowance(settings.max_idle_frames, window, now)
         self._max_credit = settings.max_idle_frames
         self._credit = 0  # window updates that cost nothing
-        self._skip = _PREFACE  # bytes of a payload, or the preface, that are still to come
-        self._head = bytearray()  # of a frame, while it is not all there
         self._block = 0  # bytes of the header block under way
 
     def sent_data(self) -> None:
@@ -40,25 +40,6 @@ class FrameMeter:
     def reset(self, now: float) -> bool:
         """Count a stream that has to be reset because of what came on it; False: one too many."""
         return self._resets.take(now)
-
-    def take(self, data: bytes, now: float) -> str | None:
-        """Count the frames that have come. Returns what there is too much of, if there is."""
-        at, end = 0, len(data)
-        while at < end:
-            if self._skip:
-                step = min(self._skip, end - at)
-                self._skip -= step
-                at += step
-                continue
-            step = self._wanted() - len(self._head)
-            self._head += data[at : at + step]
-            at += step
-            if len(self._head) == self._wanted():
-                fault = self._count(now)
-                if fault is not None:
-                    return fault
-                self._head.clear()
-        return None
 
     def _wanted(self) -> int:
         """How much of a frame has to be seen: its head, and how far it is padded."""

@@ -15,6 +15,7 @@ from wsproto.frame_protocol import CloseReason, Opcode
 
 from .allowance import Allowance
 from .budget import Budget, Claim
+from .frame_heads import FrameHeads
 from .serving_settings import ServingSettings
 
 
@@ -53,34 +54,14 @@ class BoundedMessage(WebsocketBuffer):
         super().extend(event)  # pyright: ignore[reportUnknownMemberType]  # generic there, unsaid
 
 
-class SocketMeter:
-    """The frames of one WebSocket, counted as their bytes come (RFC 6455, section 5.2)."""
+class SocketMeter(FrameHeads[CloseReason]):
+    """The frames of one WebSocket (RFC 6455, section 5.2); gives the reason to close it."""
 
     def __init__(self, settings: ServingSettings, now: float) -> None:
+        super().__init__()
         self._max_fragments = settings.max_websocket_fragments
         self._pings = Allowance(settings.max_websocket_pings, settings.flood_window, now)
         self._fragments = 0  # of the message under way
-        self._skip = 0  # bytes of a payload that are still to come
-        self._head = bytearray()  # of a frame, while it is not all there
-
-    def take(self, data: bytes, now: float) -> CloseReason | None:
-        """Count what has come; the reason to close if it is too much."""
-        at, end = 0, len(data)
-        while at < end:
-            if self._skip:
-                step = min(self._skip, end - at)
-                self._skip -= step
-                at += step
-                continue
-            step = self._wanted() - len(self._head)
-            self._head += data[at : at + step]
-            at += step
-            if len(self._head) == self._wanted():
-                reason = self._count(now)
-                if reason is not None:
-                    return reason
-                self._head.clear()
-        return None
 
     def _wanted(self) -> int:
         """How long the head of this frame is: flags, length, mask."""

@@ -592,3 +592,8 @@ def test_an_allowance_comes_back_in_its_window_and_no_further() -> None:
     assert allowance.take(10.1)
     assert not allowance.take(10.2)
     assert [allowance.take(1000.0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_silence_allows_no_more_at_once() -> None:
+    allowance = Allowance(3, 30.0, now=0.0)
+    assert [allowance.take(1000.0) for _ in range(4)] == [True, True, True, False]
