@@ -63,6 +63,7 @@ from mcp_trio.jsonrpc.messages import (
     Result,
 )
 from mcp_trio.session.dispatch import Service
+from mcp_trio.session.limits import UNTIMED
 from mcp_trio.session.places import Place, SessionLoad
 from mcp_trio.session.reaper import Reaper
 from mcp_trio.wire.basic import RequestId
@@ -214,9 +215,7 @@ class HTTPApp:
             self._tell_refusal(refusal, http)
         else:
             try:
-                needed = self.service.required_scopes
-                principal = await identified(self.options, http.head, needed)
-                _note_principal(http, principal)
+                principal = await self._identify(http)
                 self._demand_scopes(principal)
             except MCPError as error:
                 refusal = gate.Refusal(self._status_of_unknown(error), error.message)
@@ -224,8 +223,7 @@ class HTTPApp:
         # Only now: finding out who it is takes its time, and much may happen meanwhile.
         if refusal is None and self._draining:
             refusal = gate.Refusal(503, "The server is going down")
-        elif refusal is None and not self.sessions.has_room():
-            self._refusals["sessions"] += 1
+        elif refusal is None and not self._has_room():
             refusal = gate.Refusal(503, "Too many sessions")
         if refusal is not None:
             await websocket.refuse(scope, receive, send, refusal, told)
@@ -279,15 +277,22 @@ class HTTPApp:
     ) -> HTTPRequest | None:
         """The request with its principal; None once it has been refused."""
         try:
-            needed = self.service.required_scopes
-            principal = await identified(self.options, http.head, needed)
-            _note_principal(http, principal)
+            principal = await self._identify(http)
             if http.scope["method"] != "POST":  # where it depends on the message
                 self._demand_scopes(principal)
             return attrs.evolve(http, principal=principal, guard=self.options.auth)
         except MCPError as error:
             await self._refuse(error, send, cors)
             return None
+
+    async def _identify(self, http: HTTPRequest) -> Principal | None:
+        """Find out who sends a request; see `identified`."""
+        if self.options.auth is None and self.options.identify is None:
+            return None  # there is nobody to show the head to, which takes a while to make
+        principal = await identified(self.options, http.head, self.service.required_scopes)
+        if (note := note_of(http.scope)) is not None:
+            note.principal = principal
+        return principal
 
     async def _refuse(self, error: MCPError, send: Send, cors: tuple[Header, ...]) -> None:
         """Refuse a request before anything is done for it."""
@@ -314,6 +319,13 @@ class HTTPApp:
             return 500
         self._refusals["identity"] += 1
         return error.status if isinstance(error, ChallengeError) else 401
+
+    def _has_room(self) -> bool:
+        """Whether one more session may begin; counted if it may not."""
+        if self.sessions.has_room():
+            return True
+        self._refusals["sessions"] += 1
+        return False
 
     def _tell_refusal(self, refusal: gate.Refusal, http: HTTPRequest) -> None:
         """Log a refused Host or Origin, each one once: a flood of them must not fill the log."""
@@ -347,8 +359,7 @@ class HTTPApp:
         match http.scope["method"]:
             case "GET" if opens and self._draining:
                 await refuse(send, 503, "The server is going down", headers=cors)
-            case "GET" if opens and not self.sessions.has_room():
-                self._refusals["sessions"] += 1
+            case "GET" if opens and not self._has_room():
                 await refuse(send, 503, "Too many sessions", headers=cors)
             case "GET" if opens:
                 await self._legacy.get(http, send, cors)
@@ -445,13 +456,14 @@ class HTTPApp:
         match message:
             case Request():
                 with self._enter(http, message) as place:
-                    self._in_flight += 1
+                    works = message.method not in UNTIMED  # listening is no work
+                    self._in_flight += works
                     try:
                         await serve_request(
                             self.service, message, http, send, self.reaper, cors, place=place
                         )
                     finally:
-                        self._in_flight -= 1
+                        self._in_flight -= works
             case Notification():
                 # No notification means anything here; cancelling is closing the stream (N4).
                 await respond(send, 202, headers=cors)
@@ -492,8 +504,7 @@ class HTTPApp:
             and message.method == "initialize"
             and names.SESSION_ID not in http.headers
         ):
-            if not self.sessions.has_room():
-                self._refusals["sessions"] += 1
+            if not self._has_room():
                 raise OverloadedError("Too many sessions")
             with self._enter(http, message) as place:
                 await session_requests.open_session(
@@ -558,11 +569,6 @@ class HTTPApp:
             return
         self.sessions.end(session)
         await respond(send, 204, headers=cors)
-
-
-def _note_principal(http: HTTPRequest, principal: Principal | None) -> None:
-    if (note := note_of(http.scope)) is not None:
-        note.principal = principal
 
 
 def _note_message(http: HTTPRequest, message: Message, kind: Kind) -> None:

@@ -47,7 +47,6 @@ _BARE = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 _GONE = {errno.ENOENT, errno.ECONNREFUSED}
 _HEADROOM = 65536
 """Bytes by which a relayed head may be larger than the one that came in."""
-_RETRY: Header = (b"retry-after", b"1")
 
 
 @attrs.frozen(kw_only=True)
@@ -216,7 +215,7 @@ class _Body:
 async def _overloaded(send: Send) -> None:
     error = OverloadedError("The process that has the session cannot take the request now")
     fault = error_message(None, error)
-    await refuse(send, 503, error.message, error=fault, headers=(_RETRY,))
+    await refuse(send, 503, error.message, error=fault)
 
 
 class Inner:

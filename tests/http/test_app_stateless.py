@@ -382,6 +382,7 @@ async def test_listening_is_no_work_and_has_a_limit_of_its_own():
         listeners = [client.start_stateless("subscriptions/listen", wanted) for _ in range(2)]
         for listener in listeners:
             await listener.event(0)
+        assert client.app.statistics().in_flight == 0
         called = await client.stateless(
             "tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}}
         )
