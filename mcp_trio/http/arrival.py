@@ -18,11 +18,15 @@ from .asgi_call import LOGGER, Scope
 from .crowd import Crowd, place_of
 from .proxies import ForwardingError, TrustedProxies
 from .proxy_protocol import ProxyHeader, ProxyHeaderError
+from .refusals import CROWDED
 from .serving_settings import ServingSettings
 from .tls import Certificates, tls_extension
 
 MAX_REFUSALS = 64
 """Refused connections that are told why at the same time; further ones are just closed."""
+
+LINGER_BYTES = 16 * 1024 * 1024
+"""What a lingering close reads and discards at most."""
 
 Address = tuple[str, int]
 
@@ -61,12 +65,31 @@ class Doorway:
         self._certificates = certificates
         self._proxies = TrustedProxies.of(settings.trusted_proxies)
         self._told: set[str] = set()
-        self.explaining = 0
-        """Connections that are being told why they are refused."""
+        self._explaining = 0  # connections that are being told why they are refused
 
-    def secures(self, stream: trio.abc.Stream) -> bool:
-        """Whether a connection speaks TLS."""
-        return self._certificates is not None or isinstance(stream, trio.SSLStream)
+    async def turn_away(self, stream: trio.abc.Stream) -> None:
+        """Say 503 to a connection of which nothing has been read. It is the caller's to close.
+
+        To plain HTTP only: a TLS handshake is dearer than the news is worth. And to few at a time:
+        whoever is over a limit must not take the places of others by listening slowly.
+        """
+        secure = self._certificates is not None or isinstance(stream, trio.SSLStream)
+        if secure or self._explaining >= MAX_REFUSALS:
+            return
+        if not isinstance(stream, trio.abc.HalfCloseableStream):
+            return
+        self._explaining += 1
+        try:
+            with trio.move_on_after(self._settings.linger_timeout):
+                await stream.send_all(CROWDED)
+                await stream.send_eof()
+                left = LINGER_BYTES
+                while left > 0 and (data := await stream.receive_some()):
+                    left -= len(data)
+        except trio.BrokenResourceError:
+            pass
+        finally:
+            self._explaining -= 1
 
     def look(self, stream: trio.abc.Stream) -> Peer:
         """Say who has connected, as far as the socket knows."""

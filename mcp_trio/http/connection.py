@@ -20,18 +20,15 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H2ProtocolAssumedError
 
 from .access import Note, Tell, noted
-from .arrival import MAX_REFUSALS, Doorway, with_tls
+from .arrival import LINGER_BYTES, Doorway, with_tls
 from .asgi_call import LOGGER, AppCall, ASGIApp, Respond, Scope
 from .byte_pipe import open_pipe
 from .http1 import HTTP1, AfterEOF
 from .http2 import HTTP2
 from .hypercorn_glue import ProtocolConfig, Surroundings, WorkerContext
 from .proxy_protocol import ProxyHeaderError
-from .refusals import CROWDED, refusing
+from .refusals import refusing
 from .serving_settings import ServingSettings
-
-LINGER_BYTES = 16 * 1024 * 1024
-"""What a lingering close reads and discards at most."""
 
 JOIN_BYTES = 65536
 """What is joined into one write at most; bigger pieces are written alone and not copied."""
@@ -147,8 +144,7 @@ class Connection:
         try:
             peer = await doorway.meet(self._stream, self._peer)
             if not doorway.crowd.enter(peer.place):
-                if not doorway.secures(self._stream):
-                    await self._turn_away()
+                await doorway.turn_away(self._stream)
                 return False
             self._place = peer.place
             secure = await doorway.secure(self._stream)
@@ -163,23 +159,6 @@ class Connection:
         if secure is not None and secure.selected_alpn_protocol() == "h2":
             self._protocol = HTTP2(self._surroundings())
         return True
-
-    async def _turn_away(self) -> None:
-        """Say 503, to plain HTTP only: a TLS handshake is dearer than the news is worth.
-
-        And to few at a time: whoever is over his limit must not take the places of others by
-        listening slowly.
-        """
-        doorway = self._parts.doorway
-        if doorway.explaining >= MAX_REFUSALS:
-            return
-        doorway.explaining += 1
-        try:
-            self._out.append(CROWDED)
-            await self.flush()
-            await self._linger()
-        finally:
-            doorway.explaining -= 1
 
     async def _lose_calls(self) -> None:
         """Tell every call that is left, and the protocol, that the connection is over."""

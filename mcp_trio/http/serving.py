@@ -14,12 +14,11 @@ import attrs
 import trio
 
 from .access import Tell
-from .arrival import MAX_REFUSALS, Doorway
+from .arrival import Doorway
 from .asgi_call import LOGGER, ASGIApp, ConnectionHandle
 from .binding import listen_tcp
 from .connection import Connection, ServiceParts
 from .hypercorn_glue import ProtocolConfig, WorkerContext
-from .refusals import CROWDED
 from .serving_settings import ServingSettings
 from .tls import Certificates, TLSOptions
 
@@ -234,11 +233,7 @@ class HTTPService:
                     connections.start_soon(self._serve, connection)
                 else:
                     self._refused += 1
-                    if self._parts.doorway.explaining < MAX_REFUSALS:
-                        self._parts.doorway.explaining += 1
-                        connections.start_soon(self._refuse, stream)
-                    else:
-                        await trio.aclose_forcefully(stream)
+                    connections.start_soon(self._refuse, stream)
 
     async def _give_way(self) -> None:
         """Let another process that accepts from the same listener have the next connection."""
@@ -253,19 +248,9 @@ class HTTPService:
             self._connections.discard(connection)
 
     async def _refuse(self, stream: trio.abc.Stream) -> None:
-        """Say 503, to plain HTTP only: a TLS handshake is dearer than the news is worth."""
         try:
-            plain = self._certificates is None
-            if plain and isinstance(stream, trio.abc.HalfCloseableStream):
-                with trio.move_on_after(self._settings.linger_timeout):
-                    await stream.send_all(CROWDED)
-                    await stream.send_eof()
-                    while await stream.receive_some():
-                        pass
-        except trio.BrokenResourceError:
-            pass
+            await self._parts.doorway.turn_away(stream)
         finally:
-            self._parts.doorway.explaining -= 1
             await trio.aclose_forcefully(stream)
 
 
