@@ -26,6 +26,8 @@ logger = logging.getLogger("mcp_trio.secrets")
 
 MASK = "***"
 _NAMED = html.entities.codepoint2name
+_LETTERS = re.compile(r"[0-9A-Za-z]+")
+"""Signs that nobody escapes."""
 SHORTEST = 4
 """A shorter secret is not searched for in text: it would mask half of every word."""
 
@@ -72,20 +74,31 @@ def mask(text: str, secrets: Iterable[Secret]) -> str:
 
     That is as it is, in base64, or with any of its signs escaped as URLs, JSON or HTML do.
     """
-    values = {value for secret in secrets for value in secret.known() if len(value) >= SHORTEST}
+    known = {value for secret in secrets for value in secret.known()}
+    values = [value for value in known if len(value) >= SHORTEST and _may_be_in(text, value)]
     # A longer one may hold a shorter one.
     forms = [form for value in sorted(values, key=len, reverse=True) for form in _forms(value)]
     return re.sub("|".join(forms), MASK, text) if forms else text
 
 
-def _forms(value: str) -> Iterator[str]:
-    """Patterns of a value, in all ways to write it."""
+def _may_be_in(text: str, value: str) -> bool:
+    """Whether to look closer: making the patterns takes far longer than telling that it is not."""
+    # These stand in every form but base64.
+    letters = max(_LETTERS.findall(value), key=len, default="")
+    return letters in text or any(form in text for form in _in_base64(value))
+
+
+def _in_base64(value: str) -> set[str]:
     raw = value.encode("utf-8", "surrogatepass")
     # The padding is left out by many, and says nothing.
-    yield from {
-        re.escape(encode(raw).decode().rstrip("="))
-        for encode in (base64.b64encode, base64.urlsafe_b64encode)
+    return {
+        encode(raw).decode().rstrip("=") for encode in (base64.b64encode, base64.urlsafe_b64encode)
     }
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Patterns of a value, in all ways to write it."""
+    yield from map(re.escape, _in_base64(value))
     yield from {re.escape(value), re.escape(json.dumps(value)[1:-1])}
     yield "".join(map(_sign, value))
 
