@@ -206,26 +206,20 @@ def unfit_for_json(value: object, most: int) -> str | None:
     left = most
     while waiting:
         node = waiting.pop()
-        texts: tuple[str, ...] = ()
-        match node:
-            case str():
-                texts = (node,)
-            case float() if not math.isfinite(node):
-                return "holds a number that JSON does not have"
-            case dict():
-                held = cast("dict[str, object]", node)
-                texts = tuple(held)
-                waiting.extend(held.values())
-            case list():
-                waiting.extend(cast("list[object]", node))
-            case _:
-                pass
-        for text in texts:
-            left -= len(text)
-            if not text.isascii() and _has_half_a_character(text):
+        if isinstance(node, str):
+            left -= len(node)
+            if not node.isascii() and _has_half_a_character(node):
                 return "holds half a character"
-        if left < 0:
-            return f"has more than {most} characters"
+            if left < 0:
+                return f"has more than {most} characters"
+        elif isinstance(node, dict):
+            held = cast("dict[str, object]", node)
+            waiting.extend(held)
+            waiting.extend(held.values())
+        elif isinstance(node, list):
+            waiting.extend(cast("list[object]", node))
+        elif isinstance(node, float) and not math.isfinite(node):
+            return "holds a number that JSON does not have"
     return None
 
 
