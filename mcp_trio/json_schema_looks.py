@@ -15,6 +15,8 @@ from mcp_trio.wire.basic import JSONObject
 
 MAX_LOOKS = 10_000
 """At one place."""
+MAX_LED = 400_000
+"""Places that all references together lead to; several where one name stands for several."""
 
 _LISTS = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
@@ -26,31 +28,31 @@ _ANCHORS = ("$anchor", "$dynamicAnchor", "$id", "id")
 def looks(schema: JSONObject) -> int | None:
     """The most looks at one place, wherever; None if a schema refers to itself at the same place.
 
-    Without references it is 1: a tree is no larger than its text.
+    Without references it is 1: a tree is no larger than its text. More than `MAX_LOOKS` is as good
+    as any, and so is it where there are more than `MAX_LED` ways to follow.
     """
     parts = _Parts(schema)
     if not parts.refers:
         return 1  # a tree, and no larger than its text
     counted: dict[int, int] = {}
     for start in parts.all:
-        stack = [(start, False)]
+        stack: list[tuple[JSONObject, list[JSONObject] | None]] = [(start, None)]
         open_: set[int] = set()
         while stack:
-            node, visited = stack.pop()
-            if visited:
+            node, children = stack.pop()
+            if children is not None:
                 open_.discard(id(node))
-                below = sum(counted[id(child)] for child in parts.beside(node))
+                below = sum(counted[id(child)] for child in children)
                 counted[id(node)] = min(1 + below, MAX_LOOKS + 1)
             elif id(node) in open_:
                 return None
             elif id(node) not in counted:
                 open_.add(id(node))
-                stack.append((node, True))
-                # Once each: what comes twice is counted twice above.
-                children = {id(child): child for child in parts.beside(node)}
-                if any(key in open_ for key in children):
-                    return None
-                stack.extend((child, False) for child in children.values())
+                children = list(parts.beside(node))
+                if parts.led > MAX_LED:
+                    return MAX_LOOKS + 1
+                stack.append((node, children))
+                stack.extend((child, None) for child in children)
     return max(counted.values(), default=1)
 
 
@@ -61,6 +63,8 @@ class _Parts:
         self._root = schema
         self.all: list[JSONObject] = []
         self.refers = False
+        self.led = 0
+        """Places that the references followed until now led to."""
         self._named: dict[str, list[JSONObject]] = {}
         queue: list[object] = [schema]
         while queue:
@@ -96,21 +100,23 @@ class _Parts:
         """Where a reference leads; to all that it may mean. An engine refuses one to nothing."""
         base, _, fragment = reference.partition("#")
         roots = self._named.get(base.rpartition("/")[2], []) if base else [self._root]
-        if not fragment:
-            return roots
+        if fragment and not fragment.startswith("/"):
+            roots = self._named.get(fragment, [])
+        self.led += len(roots)
         if not fragment.startswith("/"):
-            return self._named.get(fragment, [])
-        found = [_at(root, fragment) for root in roots]
-        return list(_objects(found))
+            return roots
+        steps = [
+            unquote(raw).replace("~1", "/").replace("~0", "~") for raw in fragment.split("/")[1:]
+        ]
+        return list(_objects([_at(root, steps) for root in roots]))
 
 
-def _at(root: object, pointer: str) -> object:
+def _at(root: object, steps: list[str]) -> object:
     place = root
-    for raw in pointer.split("/")[1:]:
-        name = unquote(raw).replace("~1", "/").replace("~0", "~")
+    for name in steps:
         if isinstance(place, dict):
             place = cast("JSONObject", place).get(name)
-        elif isinstance(place, list) and name.isdecimal():
+        elif isinstance(place, list) and name.isdecimal() and len(name) < 10:
             items = cast("list[object]", place)
             place = items[int(name)] if int(name) < len(items) else None
         else:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_trio import json_schema_looks
 from mcp_trio.json_schema import (
     DIALECTS,
     MAX_DEPTH,
@@ -328,6 +329,29 @@ def test_references_that_multiply_are_refused_before_an_engine_follows_them(link
 def test_a_reference_that_leads_back_to_its_own_place_is_refused(schema):
     with pytest.raises(SchemaError, match="would not end"):
         Validator(schema)
+
+
+def test_references_to_one_name_of_many_places_are_refused_soon(monkeypatch):
+    followed = []
+    lead = json_schema_looks._Parts._led_to
+
+    def counted(parts, reference):
+        followed.append(reference)
+        return lead(parts, reference)
+
+    monkeypatch.setattr(json_schema_looks._Parts, "_led_to", counted)
+    schema = {
+        "$defs": {f"a{n}": {"$anchor": "a"} for n in range(4_000)},
+        "properties": {f"p{n}": {"$ref": "#a"} for n in range(4_000)},
+    }
+    with pytest.raises(SchemaError, match="references multiply"):
+        Validator(schema)
+    assert len(followed) <= json_schema_looks.MAX_LED // 4_000 + 1
+
+
+def test_a_reference_to_a_place_of_thousands_of_digits_is_refused():
+    with pytest.raises(SchemaError):
+        Validator({"allOf": [{"$ref": f"#/allOf/{'9' * 5_000}"}]})
 
 
 def test_a_reference_that_leads_back_from_a_place_below_is_a_tree():
