@@ -7,7 +7,7 @@ What does not fit is described by place and rule; the offending value is never r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from mcp_trio.json_schema_engines import (
@@ -20,7 +20,7 @@ from mcp_trio.json_schema_engines import (
     pointer,
 )
 from mcp_trio.json_schema_looks import MAX_LOOKS, looks
-from mcp_trio.json_schema_patterns import MAX_COST, cost
+from mcp_trio.json_schema_patterns import MAX_COST, cost, patterns_in
 from mcp_trio.wire.basic import JSONObject
 
 __all__ = ["DIALECTS", "SchemaError", "Validator", "Violation", "pointer"]
@@ -57,7 +57,7 @@ def _measure(schema: object) -> None:
             raise SchemaError(f"schema is nested more than {MAX_DEPTH} levels deep")
         if nodes > MAX_NODES:
             raise SchemaError(f"schema has more than {MAX_NODES} parts")
-        for pattern in _patterns(level):
+        for pattern in itertools.chain.from_iterable(map(patterns_in, level)):
             weight += cost(pattern)
             if weight > MAX_COST:
                 raise SchemaError(f"patterns such as {pattern[:80]!r} are too large")
@@ -70,19 +70,6 @@ def _children(node: object) -> Iterator[object]:
         yield from cast("JSONObject", node).values()
     elif isinstance(node, list):
         yield from cast("list[object]", node)
-
-
-def _patterns(nodes: Iterable[object]) -> Iterator[str]:
-    """The regular expressions that stand in these parts of a schema."""
-    for node in nodes:
-        if not isinstance(node, dict):
-            continue
-        held = cast("JSONObject", node)
-        single, named = held.get("pattern"), held.get("patternProperties")
-        if isinstance(single, str):
-            yield single
-        if isinstance(named, dict):
-            yield from cast("JSONObject", named)
 
 
 class Validator:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 import attrs
 
+from mcp_trio.json_schema_patterns import patterns_in
 from mcp_trio.wire.basic import JSONObject
 
 FAST = importlib.util.find_spec("jsonschema_rs") is not None
@@ -147,20 +148,17 @@ def _check_parts(schema: object, resolver: Any) -> None:
             continue
         fields = cast("JSONObject", node)
         queue.extend(fields.values())
-        reference, patterns = fields.get("$ref"), fields.get("patternProperties")
+        reference = fields.get("$ref")
         if isinstance(reference, str):
             try:
                 resolver.lookup(reference)
             except Unresolvable as error:
                 raise _refusal(reference) from error
-        named = cast("JSONObject", patterns) if isinstance(patterns, dict) else {}
-        found: list[object] = [fields.get("pattern"), *named]
-        for pattern in found:
-            if isinstance(pattern, str):
-                try:
-                    re.compile(pattern)
-                except re.error as error:
-                    raise SchemaError(f"pattern {pattern[:80]!r}: {error}") from error
+        for pattern in patterns_in(fields):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise SchemaError(f"pattern {pattern[:80]!r}: {error}") from error
 
 
 def pointer(path: Iterable[str | int]) -> str:

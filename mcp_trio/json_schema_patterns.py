@@ -9,6 +9,10 @@ with a pattern is for the engine to tell.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import cast
+
+from mcp_trio.wire.basic import JSONObject
 
 MAX_COST = 500_000
 """What all patterns of one schema may weigh together."""
@@ -34,6 +38,18 @@ _HARD = re.compile(r"\(\?(?!:)|\\[1-9k]")
 _VERBOSE = re.compile(r"\(\?[a-wyzA-Z]*x")
 _BLANKS = re.compile(r"(\\.)|#[^\n]*|\s+", re.DOTALL)
 """What a verbose pattern has between its parts, and the escapes it is not part of."""
+
+
+def patterns_in(part: object) -> Iterator[str]:
+    """The regular expressions that stand in one part of a schema, and not below it."""
+    if not isinstance(part, dict):
+        return
+    held = cast("JSONObject", part)
+    single, named = held.get("pattern"), held.get("patternProperties")
+    if isinstance(single, str):
+        yield single
+    if isinstance(named, dict):
+        yield from cast("JSONObject", named)
 
 
 def cost(pattern: str) -> int:
