@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from mcp_trio.catalog.operation import OperationError
+from mcp_trio.runtime import expressions
 from mcp_trio.runtime.adapters import rest_events
 from mcp_trio.runtime.http_connection import Auth
 from mcp_trio.secrets import Secret
@@ -138,6 +139,18 @@ async def test_the_number_of_events_is_bounded(bench, upstream, failure, monkeyp
     assert told["sub"] == "response_items"
     upstream.says(b"1\n" * 5, kind="application/x-ndjson")
     assert (await bench.call({}, **streaming())).content[0].text == "1"
+
+
+async def test_the_expressions_over_all_events_have_their_steps_together(
+    bench, upstream, failure, monkeypatch
+):
+    monkeypatch.setattr(expressions, "MAX_STEPS", 100)
+    stream = {"until": "=data.x.y.z"}
+    upstream.says(b"{}\n" * 5 + b'{"x": {"y": {"z": true}}}\n', kind="application/x-ndjson")
+    assert (await bench.call({}, **streaming(stream))).structured_content == {}
+    upstream.says(b"{}\n" * 50, kind="application/x-ndjson")
+    text, _ = failure(await bench.call({}, **streaming(stream)))
+    assert "target.stream.until: takes too many steps" in text
 
 
 async def test_a_stream_that_breaks_off_is_told_as_disconnected(bench, upstream, failure):

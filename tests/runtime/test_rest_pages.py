@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from mcp_trio.catalog.operation import OperationError
+from mcp_trio.runtime import expressions
 from mcp_trio.runtime.adapters.rest_pages import next_link
 from mcp_trio.runtime.http_connection import Auth
 from mcp_trio.secrets import Secret
@@ -91,6 +92,21 @@ async def test_a_cursor_goes_into_the_query_as_one_value(bench, upstream, book):
         "/leads?q=x&after=17",
     ]
     assert result.content[0].text == "[1,2]"
+
+
+async def test_the_expressions_over_all_pages_have_their_steps_together(
+    bench, upstream, book, failure, monkeypatch
+):
+    monkeypatch.setattr(expressions, "MAX_STEPS", 60)
+    pagination = {**CURSOR, "max_pages": 50}
+    pages = [({"items": [n], "next": n}, []) for n in range(1, 30)]
+    book(*pages[:3], ({"items": []}, []))
+    result = await bench.call({}, **paged(pagination))
+    assert result.content[0].text == "[1,2,3]"
+    book(*pages)
+    text, _ = failure(await bench.call({}, **paged(pagination)))
+    assert "takes too many steps" in text
+    assert len(targets(upstream)) < 30
 
 
 async def test_pages_are_counted_until_one_is_empty(bench, upstream, book):

@@ -24,6 +24,7 @@ from mcp_trio.runtime.adapters.http_exchange import (
     malformed,
     media_type,
 )
+from mcp_trio.runtime.expressions import Scope
 from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping
 from mcp_trio.runtime.policies import Settings
 from mcp_trio.runtime.stages import Stage, StageError
@@ -77,10 +78,12 @@ class Stream:
     async def _events(self, incoming: Incoming, limit: int, call: Call) -> Answer:
         told: list[object] = []
         number = 0
+        # One for all events, so that they have the effort of one answer together.
+        context = Scope({})
         async with aclosing(_decoded(incoming, limit)) as events:
             async for event, data in events:
                 number += 1
-                context: JSONObject = {"event": event, "data": data, "number": number}
+                context.update(event=event, data=data, number=number)
                 if self.until is not None and self.until(context) not in (None, False):
                     return self._answer(incoming, told, number - 1)
                 if number > MAX_EVENTS:

@@ -21,6 +21,7 @@ from mcp_trio.runtime.adapters.base import Answer, Call
 from mcp_trio.runtime.adapters.http_bodies import decode
 from mcp_trio.runtime.adapters.http_exchange import Exchange, HttpRequest, Reply, malformed
 from mcp_trio.runtime.adapters.rest_request import climbs
+from mcp_trio.runtime.expressions import Scope
 from mcp_trio.runtime.http_connection import Auth, HttpConnection
 from mcp_trio.runtime.mapping import Mapper, MappingError, compile_mapping, plain_text
 from mcp_trio.runtime.stages import Stage, StageError
@@ -242,6 +243,8 @@ class Walk:
         self._failed = failed
         self._seen = {self.request.target}
         self._left = exchange.settings.response_bytes
+        # One for all pages, so that they have the effort of one answer together.
+        self._seeing = Scope({})
 
     async def send(self) -> Answer:
         """Ask for page after page.
@@ -269,11 +272,8 @@ class Walk:
             reply = await self._page()
             if not reply.ok:
                 return self._failed(reply)
-            page: JSONObject = {
-                "status": reply.status,
-                "headers": dict(reply.headers),
-                "body": decode(reply),
-            }
+            page = self._seeing
+            page.update(status=reply.status, headers=dict(reply.headers), body=decode(reply))
             items = self._pagination.items_of(page)
             self._left -= len(reply.body)
             self.items += items
