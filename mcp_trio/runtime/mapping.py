@@ -75,6 +75,8 @@ class Mapper:
     def __call__(self, context: Mapping[str, object]) -> object:
         """Apply to a context.
 
+        All texts in what it gives can be encoded, and all numbers are finite.
+
         Raises:
             MappingError: a required value is missing, one has the wrong type, an
                 expression failed, or input or output are larger than the bounds.

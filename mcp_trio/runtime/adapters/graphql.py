@@ -63,10 +63,7 @@ class _Template:
             )
         if variables:
             asked["variables"] = variables
-        try:
-            body = msgspec.json.encode(asked)
-        except UnicodeEncodeError as error:
-            raise MappingError("is not valid Unicode", path="input_mapping.variables") from error
+        body = msgspec.json.encode(asked)
         if len(body) > self.request_bytes:
             raise MappingError(
                 f"the request body is larger than {self.request_bytes} bytes",

@@ -69,11 +69,7 @@ class _Tool:
         path = self.arguments.path
         if not isinstance(made, dict):
             raise MappingError("must give an object, the arguments of the tool", path=path)
-        try:
-            size = len(msgspec.json.encode(made))
-        except UnicodeEncodeError as error:
-            raise MappingError("half a character cannot be sent", path=path) from error
-        if size > self.settings.request_bytes:
+        if len(msgspec.json.encode(made)) > self.settings.request_bytes:
             raise MappingError(
                 f"the arguments are larger than {self.settings.request_bytes} bytes", path=path
             )

@@ -76,10 +76,7 @@ def _part(name: str, value: object, place: str) -> Iterator[bytes]:
 def _content(kind: str, value: object, place: str) -> bytes:
     if kind == "file":
         return from_base64(value, place)
-    try:
-        return msgspec.json.encode(value) if kind == "json" else scalar(value, place).encode()
-    except UnicodeEncodeError as error:
-        raise MappingError("is not valid Unicode", path=place) from error
+    return msgspec.json.encode(value) if kind == "json" else scalar(value, place).encode()
 
 
 def _filename(value: object, place: str) -> str:
@@ -93,8 +90,4 @@ def _quoted(text: str, place: str) -> str:
     """A name between quotes, as browsers write it."""
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise MappingError("holds a control character", path=place)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise MappingError("is not valid Unicode", path=place) from error
     return text.translate(_IN_QUOTES)

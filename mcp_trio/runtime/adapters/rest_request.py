@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 from urllib.parse import quote, quote_plus, unquote, urlencode
 
@@ -125,10 +125,7 @@ class RequestTemplate:
         kind = self.media_type or _CONTENT_TYPE[self.content_type]
         match self.content_type:
             case "json":
-                try:
-                    body = msgspec.json.encode(value)
-                except UnicodeEncodeError as error:
-                    raise MappingError("is not valid Unicode", path=place) from error
+                body = msgspec.json.encode(value)
             case "form":
                 styles = self._styled("body")
                 fields = _defined(_fields(value, place), styles)
@@ -144,7 +141,7 @@ class RequestTemplate:
             case "binary":
                 body = from_base64(value, place)
             case _:
-                body = _encoded_value(value, place).encode()
+                body = scalar(value, place).encode()
         if len(body) > self.request_bytes:
             raise MappingError(
                 f"the request body is larger than {self.request_bytes} bytes", path=place
@@ -285,13 +282,9 @@ def _check_names(
             raise OperationError("is not the name of a cookie", place="input_mapping.cookies")
 
 
-def _encoded(text: str, place: str, encode: Callable[[str], str]) -> str:
+def _check_control(text: str, place: str) -> None:
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise MappingError("holds a control character", path=place)
-    try:
-        return encode(text)
-    except UnicodeEncodeError as error:
-        raise MappingError("is not valid Unicode", path=place) from error
 
 
 def _fill_path(path: str, values: Mapping[str, object], styles: Mapping[str, Style]) -> str:
@@ -303,15 +296,15 @@ def _fill_path(path: str, values: Mapping[str, object], styles: Mapping[str, Sty
         style = styles.get(match[1])
         if style is not None:
             text = path_text(style, match[1], value, place)
-            if any(ord(c) < 32 or ord(c) == 127 for c in unquote(text)):
-                raise MappingError("holds a control character", path=place)
+            _check_control(unquote(text), place)
             if text.strip(".,;") == "":
                 raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
             return text
         text = scalar(value, place)
         if not text or is_dots(text):
             raise MappingError("a path segment must not be empty, '.' or '..'", path=place)
-        return _encoded(text, place, lambda text: quote(text, safe=""))
+        _check_control(text, place)
+        return quote(text, safe="")
 
     filled = _PLACE.sub(one, path)
     # Several names in one segment may add up to dots although each is harmless.
@@ -376,16 +369,7 @@ def _pairs(values: Mapping[str, object], place: str) -> Iterator[tuple[str, str]
         for item in items:
             if item is None:
                 continue
-            yield name, _encoded_value(item, f"{place}.{name}")
-
-
-def _encoded_value(value: object, place: str) -> str:
-    text = scalar(value, place)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise MappingError("is not valid Unicode", path=place) from error
-    return text
+            yield name, scalar(item, f"{place}.{name}")
 
 
 def _header(value: object, place: str, style: Style | None) -> str:

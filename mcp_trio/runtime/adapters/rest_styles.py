@@ -154,10 +154,7 @@ def _deep(key: str, value: object, place: str) -> Iterator[str]:
 
 
 def _one(value: object, place: str) -> str:
-    try:
-        return quote(_scalar(value, place), safe="")
-    except UnicodeEncodeError as error:
-        raise MappingError("is not valid Unicode", path=place) from error
+    return quote(_scalar(value, place), safe="")
 
 
 def _scalar(value: object, place: str) -> str:

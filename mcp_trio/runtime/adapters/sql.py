@@ -54,11 +54,7 @@ class _Query:
             MappingError: one is missing, or they are too large.
         """
         made = {name: mapper(context) for name, mapper in self.params.items()}
-        try:
-            size = len(msgspec.json.encode(made))
-        except UnicodeEncodeError as error:
-            raise MappingError("half a character cannot be sent", path=_PLACE) from error
-        if size > self.settings.request_bytes:
+        if len(msgspec.json.encode(made)) > self.settings.request_bytes:
             raise MappingError(
                 f"the parameters are larger than {self.settings.request_bytes} bytes", path=_PLACE
             )
