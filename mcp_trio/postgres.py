@@ -18,7 +18,10 @@ import psycopg.conninfo
 
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.network_guard import is_loopback
-from mcp_trio.secrets import Secret
+from mcp_trio.secrets import Secret, mask
+
+MAX_SAID = 500
+"""Characters of what the driver says of a failure."""
 
 
 def parameters_of(whose: str, address: str) -> dict[str, str]:
@@ -64,6 +67,13 @@ def _is_near(parameters: Mapping[str, str]) -> bool:
     """Whether every host is this machine."""
     hosts = (parameters.get("hostaddr") or parameters.get("host") or "").split(",")
     return all(host == "" or host.startswith(("/", "@")) or is_loopback(host) for host in hosts)
+
+
+def said(error: Exception, password: Secret | None) -> str:
+    """What the driver says of a failure, in one line, bounded, and without the password."""
+    # Before it is cut, or half of one could be left.
+    masked = mask(str(error), () if password is None else (password,))
+    return " ".join(masked.split())[:MAX_SAID]
 
 
 class Line:

@@ -18,8 +18,8 @@ from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.catalog.registries.postgres import registry_parameters
 from mcp_trio.catalog.registries.rows import JSON_COLUMNS, VIEW_COLUMNS
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.postgres import Line
-from mcp_trio.secrets import Secret, mask
+from mcp_trio.postgres import Line, said
+from mcp_trio.secrets import Secret
 
 LOCK_TIMEOUT = 5.0
 """Seconds to wait for other publishers."""
@@ -69,9 +69,7 @@ def publish_in_postgres(
             "create_registry of mcp_trio.catalog.registries.postgres_schema does that"
         ) from error
     except psycopg.Error as error:
-        held = [] if secret is None else [secret]
-        said = mask(" ".join(str(error).split())[:500], held)
-        raise AuthoringError(f"cannot write {shown(address)}: {said}") from None
+        raise AuthoringError(f"cannot write {shown(address)}: {said(error, secret)}") from None
 
 
 def _publish(

@@ -354,7 +354,7 @@ class _Body(httpx2.AsyncByteStream):
 
 def _command(program: Program, connection: McpConnection) -> Command:
     def told(line: str) -> None:
-        _log.debug("%s says: %s", connection.name, connection.mask(line[:500]))
+        _log.debug("%s says: %s", connection.name, connection.mask(line)[:500])
 
     env = {
         name: value.reveal() if isinstance(value, Secret) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import sys
 import tomllib
 from urllib.parse import parse_qs
@@ -580,11 +581,13 @@ async def test_on_behalf_of_their_callers_each_has_a_session_and_a_token_of_thei
 
 PROGRAM = """
 import os
+import sys
 import mcp_trio
 server = mcp_trio.MCPServer("program")
 
 @server.tool()
 def whoami() -> dict[str, str]:
+    print("-" * 494 + os.environ.get("API_KEY", ""), file=sys.stderr, flush=True)
     return {"key": os.environ.get("API_KEY", ""), "other": os.environ.get("OTHER", "none")}
 
 @server.tool()
@@ -595,7 +598,10 @@ server.run()
 """
 
 
-async def test_a_program_gets_its_variables_and_is_started_again(tmp_path, monkeypatch, failure):
+async def test_a_program_gets_its_variables_and_is_started_again(
+    tmp_path, monkeypatch, failure, caplog
+):
+    caplog.set_level(logging.DEBUG, "mcp_trio.runtime")
     (tmp_path / "server.py").write_text(PROGRAM)
     monkeypatch.setenv("OUR_KEY", "canary-key")
     monkeypatch.setenv("OTHER", "must not be inherited")
@@ -618,6 +624,9 @@ async def test_a_program_gets_its_variables_and_is_started_again(tmp_path, monke
             _, told = failure(await bench.call("die"))
             assert (told["stage"], told["sub"]) == ("adapter_execution", "disconnected")
             assert (await bench.call("whoami")).structured_content["key"] == "canary-key"
+    # What it said is cut after secrets are masked, or half of one would be left.
+    assert "up says: ----" in caplog.text
+    assert "-canar" not in caplog.text
 
 
 # -- at load ---------------------------------------------------------------------------

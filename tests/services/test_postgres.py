@@ -23,7 +23,8 @@ from mcp_trio.catalog.registries.postgres_schema import create_registry, publish
 from mcp_trio.catalog.registries.rows import MAX_VIEW_BYTES, VIEW_COLUMNS
 from mcp_trio.config import parse_settings
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.secrets import FileSecret
+from mcp_trio.postgres import MAX_SAID, said
+from mcp_trio.secrets import FileSecret, Secret
 from mcp_trio.testing import cancelled_after, check_registry
 from mcp_trio.testing.registries import sample_view as view
 from tests.services.servers import Database, Postgres, server
@@ -31,6 +32,12 @@ from tests.services.servers import Database, Postgres, server
 CANARY = "s3cret-canary-73"
 PATIENCE = 60
 """Seconds until a test gives up."""
+
+
+def test_what_the_driver_says_holds_no_half_of_a_password():
+    text = said(psycopg.Error(f"{'x' * (MAX_SAID - 6)}{CANARY} and\n more"), Secret(CANARY))
+    assert CANARY[:6] not in text
+    assert said(psycopg.Error(f"no\n {CANARY}"), Secret(CANARY)) == "no ***"
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.catalog.registries.postgres_schema import LAYOUT
 from mcp_trio.catalog.registries.rows import MAX_ID, MAX_VIEW_BYTES, VIEW_COLUMNS, to_reading
 from mcp_trio.catalog.registries.token import Token
-from mcp_trio.postgres import Line, parameters_of, with_defaults
-from mcp_trio.secrets import mask, shown_url
+from mcp_trio.postgres import Line, parameters_of, said, with_defaults
+from mcp_trio.secrets import shown_url
 
 CANCEL_TIMEOUT = 1.0
 """Seconds for telling a server to end a query; then the socket is cut."""
@@ -234,9 +234,8 @@ class PostgresRegistry:
             # A connection that failed once is not trusted again.
             self._close()
             trouble, what = _meaning(error)
-            held = [] if self._options.secret is None else [self._options.secret]
-            said = mask(" ".join(str(error).split())[:500], held)
-            raise RegistryError(trouble, f"{self._shown} {what}: {said}") from None
+            why = said(error, self._options.secret)
+            raise RegistryError(trouble, f"{self._shown} {what}: {why}") from None
 
 
 def _fetched(connection: psycopg.Connection) -> Iterator[Sequence[object]]:
