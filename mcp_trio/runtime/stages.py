@@ -161,7 +161,10 @@ def _cause(error: BaseException, mask: Callable[[str], str]) -> str:
     for found in seen:
         inner = found.__cause__ or found.__context__
         nested: tuple[object, ...] = getattr(found, "exceptions", ())
-        seen += [each for each in (inner, *nested, *found.args) if isinstance(each, BaseException)]
+        # Libraries give a cause again as an argument, and it may lead in a circle.
+        for each in (inner, *nested, *found.args):
+            if isinstance(each, BaseException) and each not in seen:
+                seen.append(each)
         if found is not error and not isinstance(found, BaseExceptionGroup):
             said = told(str(found), mask) or said
     return said

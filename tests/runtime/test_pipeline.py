@@ -14,7 +14,7 @@ from mcp_trio.runtime.adapters.base import Plan
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_connection import Auth, HttpConnection
-from mcp_trio.runtime.stages import clean
+from mcp_trio.runtime.stages import Stage, StageError, clean, log_text
 from mcp_trio.secrets import Secret, mask
 
 STATIC = {
@@ -138,6 +138,14 @@ async def test_the_operator_is_told_why_an_upstream_is_not_reached(bench, caplog
     assert level == "WARNING"
     assert text.startswith(f"{WHOSE}adapter_execution, connect: the upstream cannot be reached: ")
     assert "Connection refused" in text
+
+
+def test_the_deepest_cause_is_told_also_where_causes_go_in_a_circle():
+    deep = OSError("the wire is cut")
+    error = StageError(Stage.ADAPTER_EXECUTION, "not reached", sub="connect")
+    error.__cause__ = outer = RuntimeError("outer")
+    outer.__cause__, deep.__cause__ = deep, outer
+    assert log_text(error, str) == "adapter_execution, connect: not reached: the wire is cut"
 
 
 async def test_the_operator_is_told_which_mapping_failed_and_not_on_which_data(bench, caplog):
