@@ -6,14 +6,13 @@ import datetime as dt
 from collections.abc import Callable
 
 from mcp_trio.http.access import Note
+from mcp_trio.telemetry.callers import who_calls
 from mcp_trio.telemetry.line_writer import LineWriter
-from mcp_trio.telemetry.plain_text import json_line
+from mcp_trio.telemetry.plain_text import cut, json_line
 from mcp_trio.wire import JSONObject
 
 MAX_PATH = 256
 """Characters of a path."""
-MAX_TEXT = 128
-"""Characters of anything else that a client has chosen."""
 
 
 def now() -> dt.datetime:
@@ -39,24 +38,19 @@ class AccessLog:
         self._writer.put(json_line(self._line(note)).encode("ascii") + b"\n")
 
     def _line(self, note: Note) -> JSONObject:
-        who = note.principal
         return {
             "at": self._clock().isoformat(timespec="milliseconds"),
             "client": note.client,
-            "method": note.method[:MAX_TEXT],
-            "path": _cut(note.path, MAX_PATH),
+            "method": cut(note.method),
+            "path": cut(note.path, MAX_PATH),
             "http": note.version,
             "status": note.status,
             "complete": note.complete,
             "bytes": note.sent,
             "duration_ms": round(1000 * (note.ended - note.began), 3),
-            "principal": None if who is None else _cut(who.subject),
+            **who_calls(note.principal),
             "era": note.era,
-            "call": _cut(note.call),
-            "request_id": _cut(note.request_id),
-            "agent": _cut(note.agent),
+            "call": cut(note.call),
+            "request_id": cut(note.request_id),
+            "agent": cut(note.agent),
         }
-
-
-def _cut(text: str | None, limit: int = MAX_TEXT) -> str | None:
-    return None if text is None else text[:limit]

@@ -22,9 +22,10 @@ from mcp_trio.session.middleware import Next
 from mcp_trio.session.serving import SESSION
 from mcp_trio.telemetry.access_log import now
 from mcp_trio.telemetry.called import Called
-from mcp_trio.telemetry.failures import MAX_TEXT, Failure
+from mcp_trio.telemetry.callers import client_name, who_calls
+from mcp_trio.telemetry.failures import Failure
 from mcp_trio.telemetry.line_writer import LineWriter
-from mcp_trio.telemetry.plain_text import json_line
+from mcp_trio.telemetry.plain_text import cut, json_line
 from mcp_trio.wire import CallToolParams, CallToolResult, JSONObject
 from mcp_trio.wire.rounds import InputRequiredResult
 
@@ -94,15 +95,13 @@ class AuditLog:
         return json_line({"at": at, "event": event, **told}).encode("ascii") + b"\n"
 
     def _call(self, context: Context, params: CallToolParams) -> JSONObject:
-        who, side, called = context.principal, SESSION.get(), Called.of(context)
-        client = context.client_info or {}
+        side, called = SESSION.get(), Called.of(context)
         told: JSONObject = {
-            "request_id": str(context.request_id)[:MAX_TEXT],
+            "request_id": cut(str(context.request_id)),
             "session": None if side is None else side.label,
             "revision": context.revision.date,
-            "principal": None if who is None else who.subject[:MAX_TEXT],
-            "issuer": None if who is None or who.issuer is None else who.issuer[:MAX_TEXT],
-            "client": f"{client.get('name')} {client.get('version')}"[:MAX_TEXT],
+            **who_calls(context.principal),
+            "client": client_name(context.client_info),
             "arguments_hmac": self._digest(canonical(params.arguments or {})),
             "hmac_key": self._key_id,
         }

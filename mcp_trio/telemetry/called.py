@@ -9,7 +9,7 @@ from mcp_trio.catalog.searching import tool_behind
 from mcp_trio.runtime.pipeline import CompiledOperation
 from mcp_trio.server.server import MCPServer
 from mcp_trio.session.context import Context
-from mcp_trio.telemetry.failures import MAX_TEXT
+from mcp_trio.telemetry.plain_text import cut
 from mcp_trio.wire.tools import CallToolParams
 
 
@@ -37,4 +37,4 @@ class Called:
             through = name
             name, entry = behind
         operation = entry.operation if isinstance(entry, CompiledOperation) else None
-        return cls(tool=name[:MAX_TEXT], through=through, operation=operation)
+        return cls(tool=cut(name), through=through, operation=operation)

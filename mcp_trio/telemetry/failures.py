@@ -8,12 +8,11 @@ import attrs
 
 from mcp_trio.events import ToolCompleted
 from mcp_trio.runtime.stages import ERROR_KEY
+from mcp_trio.telemetry.plain_text import cut
 from mcp_trio.wire import JSONObject
 
 HANDLER = "handler"
 """The stage of a failure of a tool that is a function, and of what has no stages."""
-MAX_TEXT = 128
-"""Characters of anything that a client, a tool or an upstream has chosen."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,4 +56,4 @@ class Failure:
 
 
 def _text(value: object) -> str | None:
-    return value[:MAX_TEXT] if isinstance(value, str) else None
+    return cut(value) if isinstance(value, str) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcp_trio.telemetry.plain_text import cut
 from mcp_trio.wire import METHODS
 
 OTHER = "other"
@@ -31,8 +32,8 @@ class Bounded:
         self._known: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        """The label for a name, which is cut at 128 characters."""
-        name = name[:128]
+        """The label for a name, which is cut."""
+        name = cut(name)
         if name in self._known:
             return name
         if len(self._known) >= self._limit:

@@ -19,6 +19,8 @@ import trio.lowlevel
 
 from mcp_trio.session.context import REQUEST, Context
 from mcp_trio.session.serving import SESSION, ServerSide
+from mcp_trio.telemetry.callers import client_name
+from mcp_trio.telemetry.plain_text import cut
 from mcp_trio.wire import JSONObject
 from mcp_trio.wire.prompts import GetPromptParams
 from mcp_trio.wire.tools import CallToolParams
@@ -27,8 +29,6 @@ MAX_TASKS = 2000
 """Tasks that are described; further ones are counted."""
 MAX_SESSIONS = 1000
 """Sessions that are described; further ones are counted."""
-MAX_TEXT = 128
-"""Characters of anything that a client has chosen."""
 
 _UNTOLD = ("trio", "outcome", "contextlib", "hypercorn", "importlib")
 """Packages whose functions say little about where a task waits."""
@@ -193,12 +193,12 @@ def _request(context: Context, side: ServerSide | None, now: float) -> JSONObjec
     params = context.params
     target = params.name if isinstance(params, CallToolParams | GetPromptParams) else None
     return {
-        "id": _cut(str(context.request_id)),
-        "method": _cut(context.method),
-        "target": _cut(target),
+        "id": cut(str(context.request_id)),
+        "method": cut(context.method),
+        "target": cut(target),
         "revision": context.revision.date,
         "session": None if side is None else side.label,
-        "principal": None if context.principal is None else _cut(context.principal.subject),
+        "principal": None if context.principal is None else cut(context.principal.subject),
         "age_seconds": round(now - context.began, 3),
         "deadline_seconds": _left(context.scope.deadline, now),
         "cancelled": context.scope.cancel_called,
@@ -207,19 +207,14 @@ def _request(context: Context, side: ServerSide | None, now: float) -> JSONObjec
 
 def _session(side: ServerSide, now: float) -> JSONObject:
     handshake, principal = side.handshake, side.principal
-    client = handshake.client_info or {}
     named = handshake.client_info is not None
     return {
         "id": side.label,
         "kind": side.kind,
         "server": side.service.facts.info.name,
         "revision": handshake.revision.date if named else None,
-        "client": _cut(f"{client.get('name')} {client.get('version')}") if named else None,
-        "principal": None if principal is None else _cut(principal.subject),
+        "client": client_name(handshake.client_info),
+        "principal": None if principal is None else cut(principal.subject),
         "age_seconds": round(max(now - side.began, 0.0), 3),
         "in_flight": side.in_flight,
     }
-
-
-def _cut(text: str | None) -> str | None:
-    return None if text is None else text[:MAX_TEXT]

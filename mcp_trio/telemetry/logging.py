@@ -18,9 +18,8 @@ from structlog.typing import Processor
 from mcp_trio.session.context import REQUEST
 from mcp_trio.session.serving import SESSION
 from mcp_trio.telemetry.called import Called
-from mcp_trio.telemetry.failures import MAX_TEXT
 from mcp_trio.telemetry.line_writer import LineWriter
-from mcp_trio.telemetry.plain_text import json_line, printable
+from mcp_trio.telemetry.plain_text import cut, json_line, printable
 from mcp_trio.telemetry.redaction import Redactor
 
 
@@ -36,10 +35,10 @@ def add_request(
         event.setdefault("session", side.label)
     if context is None:
         return event
-    event.setdefault("request_id", str(context.request_id)[:MAX_TEXT])
-    event.setdefault("method", context.method[:MAX_TEXT])
+    event.setdefault("request_id", cut(str(context.request_id)))
+    event.setdefault("method", cut(context.method))
     if context.principal is not None:
-        event.setdefault("principal", context.principal.subject[:MAX_TEXT])
+        event.setdefault("principal", cut(context.principal.subject))
     if (called := Called.of(context)) is not None:
         event.setdefault("tool", called.tool)
         if called.operation is not None:

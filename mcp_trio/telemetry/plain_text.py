@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from typing import overload
+
+MAX_TEXT = 128
+"""Characters of anything that a client, a tool or an upstream has chosen."""
 
 # Control characters, marks that turn the direction of writing, other ends of lines, tags that
 # nobody sees, and what no encoding has.
@@ -12,6 +16,15 @@ STEERING = re.compile(
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """What does more to a terminal than show itself."""
+
+
+@overload
+def cut(text: str, limit: int = MAX_TEXT) -> str: ...
+@overload
+def cut(text: str | None, limit: int = MAX_TEXT) -> str | None: ...
+def cut(text: str | None, limit: int = MAX_TEXT) -> str | None:
+    """The beginning of a text; None for none."""
+    return None if text is None else text[:limit]
 
 
 def printable(text: str) -> str:

@@ -15,8 +15,9 @@ import attrs
 import trio
 
 from mcp_trio.events import Event, Outcome, RequestCompleted, ToolCompleted
-from mcp_trio.telemetry.failures import HANDLER, MAX_TEXT, Failure
+from mcp_trio.telemetry.failures import HANDLER, Failure
 from mcp_trio.telemetry.labels import MAX_STAGES, Bounded, method_label
+from mcp_trio.telemetry.plain_text import cut
 from mcp_trio.wire import JSONObject
 
 WINDOW = 300
@@ -87,13 +88,13 @@ class Recent:
         told = Failure.of(event)
         failure: JSONObject = {
             "method": "tools/call",
-            "tool": event.tool[:MAX_TEXT],
+            "tool": cut(event.tool),
             "stage": self._stage(told.stage),
             "sub": told.sub,
             "code": told.code,
             "upstream_status": told.upstream_status,
             "operation_id": told.operation_id,
-            "principal": None if event.subject is None else event.subject[:MAX_TEXT],
+            "principal": cut(event.subject),
         }
         self._failed(failure, event)
 
@@ -103,7 +104,7 @@ class Recent:
             {
                 "at": self._clock().isoformat(timespec="milliseconds"),
                 **failure,
-                "request_id": str(event.id)[:MAX_TEXT],
+                "request_id": cut(str(event.id)),
                 "duration_ms": round(event.duration_ms, 3),
             }
         )

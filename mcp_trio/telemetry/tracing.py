@@ -31,6 +31,7 @@ from mcp_trio.session.middleware import Next
 from mcp_trio.session.serving import SESSION
 from mcp_trio.telemetry.labels import method_label
 from mcp_trio.telemetry.metrics import METER
+from mcp_trio.telemetry.plain_text import cut
 from mcp_trio.wire import CallToolResult, JSONObject
 
 __all__ = ["Tracing"]
@@ -101,7 +102,7 @@ def _line() -> dict[str, str]:
 def _span_name(method: str, target: str | None) -> str:
     # A URI has too many values for a name.
     named = target is not None and method in {"tools/call", "prompts/get"}
-    return f"{method_label(method)} {target[:128]}" if named and target else method_label(method)
+    return f"{method_label(method)} {cut(target)}" if named and target else method_label(method)
 
 
 def _exists(context: Context) -> bool:
@@ -138,7 +139,7 @@ class Tracing:
         """Be the middleware of a server: a span around each request."""
         target = context.target
         attributes = _attributes(context.method, target, context.revision.date)
-        attributes["jsonrpc.request.id"] = str(context.request_id)[:128]
+        attributes["jsonrpc.request.id"] = cut(str(context.request_id))
         attributes.update(_line())
         name = _span_name(context.method, target if _exists(context) else None)
         parent = remote_parent(context.meta)

@@ -179,7 +179,7 @@ def test_a_line_is_json_of_bounded_length_whatever_a_client_sends():
         agent=evil,
         began=1.0,
         ended=1.5,
-        principal=Principal(subject=evil),
+        principal=Principal(subject=evil, issuer=evil),
         call=evil,
         request_id=evil,
     )
@@ -189,3 +189,27 @@ def test_a_line_is_json_of_bounded_length_whatever_a_client_sends():
     assert line["status"] is None
     assert len(json.dumps(line)) < 10_000
     assert set(line) >= {"at", "client", "method", "path", "status", "bytes", "principal", "era"}
+
+
+def test_a_subject_stands_beside_its_issuer():
+    lines = Lines()
+    log = AccessLog(lines)
+    who = Principal(subject="ada", issuer="https://idp.example")
+    for principal in (None, Principal(subject="ada"), who):
+        log(
+            Note(
+                method="GET",
+                path="/mcp",
+                version="1.1",
+                client=None,
+                agent=None,
+                began=1.0,
+                ended=1.5,
+                principal=principal,
+            )
+        )
+    assert [(line["principal"], line["issuer"]) for line in lines.lines] == [
+        (None, None),
+        ("ada", None),
+        ("ada", "https://idp.example"),
+    ]

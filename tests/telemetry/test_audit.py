@@ -11,14 +11,16 @@ import trio
 import mcp_trio
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.searching import SearchableTools
-from mcp_trio.engine.envelope import Principal
+from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.errors import MCPError
+from mcp_trio.jsonrpc.messages import Request
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.stages import ERROR_KEY
 from mcp_trio.telemetry import audit
 from mcp_trio.telemetry.audit import AuditLog
 from mcp_trio.telemetry.line_writer import LineWriter
+from mcp_trio.telemetry.plain_text import MAX_TEXT
 from mcp_trio.wire import CallToolResult, TextContent
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.catalog.conftest import MemoryRegistry
@@ -161,6 +163,38 @@ async def test_it_says_who_called_in_which_session():
     assert line["session"].startswith("server-")
     assert line["revision"] == str(R2025_11_25)
     assert line["event"] == "tool.end"
+
+
+@pytest.mark.parametrize(
+    ("info", "told"),
+    [
+        (None, None),
+        ({}, None),
+        ({"name": "", "version": 5}, None),
+        ({"name": "agent"}, "agent"),
+        ({"version": "2"}, "2"),
+        ({"name": "agent", "version": "2"}, "agent 2"),
+        ({"name": "n" * 5000, "version": "2"}, "n" * MAX_TEXT),
+    ],
+)
+async def test_a_client_is_called_what_it_calls_itself_and_nothing_if_it_does_not(info, told):
+    lines = Lines()
+    server, _ = make_server(AuditLog(lines))
+    ours, theirs = mcp_trio.MemoryTransport.pair()
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": R2026_07_28.date,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        **({} if info is None else {"io.modelcontextprotocol/clientInfo": info}),
+    }
+    params = {"name": "good", "arguments": {"secret": "x"}, "_meta": meta}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve, theirs)
+        await ours.send(Envelope(Request(1, "tools/call", params)))
+        await ours.receive()
+        nursery.cancel_scope.cancel()
+    (line,) = lines.lines
+    assert (line["outcome"], line["client"]) == ("success", told)
+    assert (line["principal"], line["issuer"]) == (None, None)
 
 
 async def test_where_it_is_required_the_beginning_is_written_before_the_call():

@@ -8,6 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import mcp_trio
 from mcp_trio.telemetry import live
+from mcp_trio.telemetry.plain_text import MAX_TEXT
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.scenarios.worlds import world
 
@@ -156,7 +157,7 @@ async def test_what_a_client_says_of_itself_is_cut(autojump_clock):
     info = mcp_trio.wire.Implementation(name="n" * 5000, version="1")
     async with world(server, "memory", R2025_11_25, info=info):
         (session,) = live.sessions()["sessions"]
-        assert len(session["client"]) == live.MAX_TEXT
+        assert len(session["client"]) == MAX_TEXT
 
 
 async def test_deadlines_are_told(nursery, autojump_clock):
