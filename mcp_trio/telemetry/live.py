@@ -30,7 +30,9 @@ MAX_TASKS = 2000
 MAX_SESSIONS = 1000
 """Sessions that are described; further ones are counted."""
 
-_UNTOLD = ("trio", "outcome", "contextlib", "hypercorn", "importlib")
+_UNTOLD = frozenset(
+    {"trio", "outcome", "contextlib", "hypercorn", "importlib", "httpx2", "httpcore2"}
+)
 """Packages whose functions say little about where a task waits."""
 
 

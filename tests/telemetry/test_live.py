@@ -2,6 +2,7 @@
 
 import json
 
+import httpx2
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -158,6 +159,24 @@ async def test_what_a_client_says_of_itself_is_cut(autojump_clock):
     async with world(server, "memory", R2025_11_25, info=info):
         (session,) = live.sessions()["sessions"]
         assert len(session["client"]) == MAX_TEXT
+
+
+async def test_what_waits_for_an_upstream_waits_in_its_own_function_not_in_a_library():
+    (silent,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    url = f"http://127.0.0.1:{silent.socket.getsockname()[1]}"
+
+    async def wait_for_an_answer():
+        async with httpx2.AsyncClient(timeout=None, trust_env=False) as http:
+            await http.get(url)
+
+    async with silent, trio.open_nursery() as nursery:
+        nursery.start_soon(wait_for_an_answer)
+        async with await silent.accept():
+            await wait_all_tasks_blocked()
+            told = [node["waits_in"] for node, _ in nodes(live.tree())]
+            nursery.cancel_scope.cancel()
+    (place,) = [place for place in told if place and "wait_for_an_answer" in place]
+    assert place.startswith(f"{__name__}.")
 
 
 async def test_deadlines_are_told(nursery, autojump_clock):
