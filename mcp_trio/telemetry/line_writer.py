@@ -76,7 +76,7 @@ class LineWriter:
         self._lock = threading.Lock()
         self._lines: deque[bytes] = deque()
         self._size = 0
-        self._put = self._done = 0  # lines taken, and lines written or given up
+        self._put = self._done = 0  # lines taken, and of these lines written
         self._told = 0  # of the dropped ones
         self._token: trio.lowlevel.TrioToken | None = None  # while it runs
         self._wake = trio.Event()
@@ -169,6 +169,7 @@ class LineWriter:
         async with trio.open_nursery() as nursery:
             self._token = trio.lowlevel.current_trio_token()
             self._ending = False
+            self._put = self._done  # what an earlier run has lost will not be written
             nursery.start_soon(self._run, guard)
             try:
                 yield

@@ -28,6 +28,28 @@ def pipe():
     writing.close()
 
 
+class Disk:
+    """Takes as many bytes as it has room for."""
+
+    def __init__(self):
+        self.room = 1 << 20
+        self.real = os.write
+
+    def write(self, fd, data):
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        sent = self.real(fd, bytes(data[: self.room]))
+        self.room -= sent
+        return sent
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    disk = Disk()
+    monkeypatch.setattr(line_writer.os, "write", disk.write)
+    return disk
+
+
 async def until(condition):
     for _ in range(1000):
         if condition():
@@ -148,60 +170,38 @@ async def test_a_closed_pipe_is_reported_once(pipe, told, autojump_clock):
 
 
 async def test_what_a_full_disk_kept_out_is_written_when_there_is_room_again(
-    tmp_path, told, monkeypatch, autojump_clock
+    tmp_path, told, disk, autojump_clock
 ):
-    room = [3]
-    real = os.write
-
-    def write(fd, data):
-        if not room[0]:
-            raise OSError(28, "No space left on device")
-        sent = real(fd, bytes(data[: room[0]]))
-        room[0] -= sent
-        return sent
-
     writer = LineWriter(tmp_path / "log", "the log", report=told.append)
-    monkeypatch.setattr(line_writer.os, "write", write)
+    disk.room = 3
     async with writer.running():
         writer.put(b"first\nsecond\n")
         await until(lambda: writer.trouble)
         assert (tmp_path / "log").read_bytes() == b"fir"
-        room[0] = 1000
+        disk.room = 1000
         await until(lambda: not writer.trouble)
     assert (tmp_path / "log").read_bytes() == b"first\nsecond\n"
     assert told == [
         "the log cannot be written: No space left on device",
         "the log is written again",
     ]
-    monkeypatch.undo()
     writer.close()
 
 
 async def test_a_line_that_was_cut_off_is_whole_in_the_file_that_comes_after(
-    tmp_path, told, monkeypatch, autojump_clock
+    tmp_path, told, disk, autojump_clock
 ):
-    room = [8]
-    real = os.write
-
-    def write(fd, data):
-        if not room[0]:
-            raise OSError(28, "No space left on device")
-        sent = real(fd, bytes(data[: room[0]]))
-        room[0] -= sent
-        return sent
-
     path = tmp_path / "log"
     writer = LineWriter(path, "the log", report=told.append)
-    monkeypatch.setattr(line_writer.os, "write", write)
+    disk.room = 8
     async with writer.running():
         writer.put(b"first\nsecond\n")
         await until(lambda: writer.trouble)
         path.rename(tmp_path / "log.1")
-        room[0] = 1000
+        disk.room = 1000
         writer.reopen()
         await until(lambda: not writer.trouble)
     assert ((tmp_path / "log.1").read_bytes(), path.read_bytes()) == (b"first\nse", b"second\n")
-    monkeypatch.undo()
     writer.close()
 
 
@@ -241,6 +241,18 @@ async def test_who_waits_for_a_line_is_told_whether_it_is_written(pipe):
         reading.close()
         with trio.fail_after(20):
             assert not await writer.put_and_wait(b"two\n", 0.05)
+
+
+async def test_who_waits_is_told_the_truth_also_after_lines_were_lost(tmp_path, disk):
+    writer = LineWriter(tmp_path / "log", "the log", report=lambda text: None)
+    disk.room = 0
+    async with writer.running():
+        assert not await writer.put_and_wait(b"lost\n", 0.01)
+    disk.room = 1000
+    async with writer.running():
+        assert await writer.put_and_wait(b"one\n", 5)
+    assert (tmp_path / "log").read_text() == "one\n"
+    writer.close()
 
 
 def test_a_place_that_cannot_be_opened_is_told_at_once(tmp_path):
