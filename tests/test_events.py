@@ -85,6 +85,20 @@ def make_server(**options):
     return server, began
 
 
+async def end_in_every_way(client, began):
+    """Make requests that succeed, fail, or are cancelled; all of them are over then."""
+    for _ in range(2):
+        await client.call_tool("steps", on_progress=lambda *_: None)
+    await client.call_tool("bad")
+    with pytest.raises(Exception, match="not found"):
+        await client.call("made/up/method")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "hold")
+        await began.wait()
+        nursery.cancel_scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+
+
 def completed(events, direction="inbound"):
     return [
         (each.method, each.outcome)

@@ -9,7 +9,7 @@ import mcp_trio
 from mcp_trio.telemetry.instrument import instrument
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.scenarios.worlds import world
-from tests.test_events import make_server
+from tests.test_events import end_in_every_way, make_server
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
@@ -47,16 +47,7 @@ async def test_requests_and_notifications_are_counted_on_both_sides(revision):
             instrument(server, meter_provider=on_server.provider),
             instrument(client, meter_provider=on_client.provider),
         ):
-            for _ in range(2):
-                await client.call_tool("steps", on_progress=lambda *_: None)
-            await client.call_tool("bad")
-            with pytest.raises(Exception, match="not found"):
-                await client.call("made/up/method")
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "hold")
-                await began.wait()
-                nursery.cancel_scope.cancel()
-            await trio.testing.wait_all_tasks_blocked()
+            await end_in_every_way(client, began)
     for meter, direction in ((on_server, "inbound"), (on_client, "outbound")):
         counted = {key: p.value for key, p in meter.points("mcp_request_total").items()}
         call = {"direction": direction, "method": "tools/call"}

@@ -25,7 +25,7 @@ from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.catalog.conftest import MemoryRegistry
 from tests.programs import ROOT
 from tests.scenarios.worlds import world
-from tests.test_events import make_server
+from tests.test_events import end_in_every_way, make_server
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
@@ -51,16 +51,7 @@ async def test_requests_calls_failures_and_notices_are_counted(revision, autojum
     numbers = Prometheus()
     async with world(server, "memory", revision) as client:
         with server.events.attach(numbers):
-            for _ in range(2):
-                await client.call_tool("steps", on_progress=lambda *_: None)
-            await client.call_tool("bad")
-            with pytest.raises(Exception, match="not found"):
-                await client.call("made/up/method")
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "hold")
-                await began.wait()
-                nursery.cancel_scope.cancel()
-            await trio.testing.wait_all_tasks_blocked()
+            await end_in_every_way(client, began)
     found = values(numbers)
     call = ("inbound", "tools/call")
     assert found["mcp_request_total", *call, "success"] == 2
