@@ -6,7 +6,6 @@ Needs the `prometheus` extra.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import cast
 
 import trio.lowlevel
 from prometheus_client.metrics_core import (
@@ -73,10 +72,9 @@ def catalog_gauges(actor: CatalogActor) -> Iterator[Metric]:
     counts.add_metric(("published",), status.published)
     counts.add_metric(("quarantined",), len(status.quarantine))
     yield counts
-    seconds = cast("float | None", status.as_json()["age_seconds"])
-    if seconds is not None:
+    if status.age is not None:
         text = "Since the registry was seen to match."
-        yield GaugeMetricFamily("mcp_catalog_age_seconds", text, seconds)
+        yield GaugeMetricFamily("mcp_catalog_age_seconds", text, status.age)
     yield GaugeMetricFamily("mcp_catalog_ready", "Whether it was ever read.", status.ready)
     yield GaugeMetricFamily(
         "mcp_catalog_failures", "Failed looks since the last good one.", status.consecutive_failures
