@@ -266,7 +266,7 @@ wants to use {html.escape(wish.resource)} in the name of {USER}, and to</p><ul>{
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one ASGI connection."""
         if scope["type"] != "http":
-            raise NotImplementedError(scope["type"])
+            raise ValueError(f"an ASGI scope of an unknown type: {scope['type']!r}")
         body = await _body(receive)
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
