@@ -7,7 +7,7 @@ from typing import Self
 
 import trio
 
-from mcp_trio.errors import ErrorCode, sole_cause
+from mcp_trio.errors import ErrorCode, MCPError, sole_cause
 from mcp_trio.events import EventHub, Outcome, ToolCompleted
 from mcp_trio.session.context import Context
 from mcp_trio.wire import CallToolResult
@@ -71,4 +71,5 @@ class Telling:
             late = trio.current_time() >= self._context.scope.deadline
             return ("error", ErrorCode.TIMEOUT) if late else ("cancelled", None)
         cause = sole_cause(error)
-        return "error", getattr(cause, "code", ErrorCode.HANDLER_FAILED)
+        # The `code` of another exception may be anything.
+        return "error", cause.code if isinstance(cause, MCPError) else ErrorCode.HANDLER_FAILED

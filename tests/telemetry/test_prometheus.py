@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mcp_trio import HTTPOptions
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.toolsets import Choice, Fan
-from mcp_trio.errors import UnauthorizedError
+from mcp_trio.errors import MCPError, UnauthorizedError
 from mcp_trio.events import RequestCompleted, ToolCompleted
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
@@ -21,10 +21,12 @@ from mcp_trio.telemetry.gauges import catalog_gauges, log_gauges, server_gauges
 from mcp_trio.telemetry.labels import MAX_KINDS
 from mcp_trio.telemetry.line_writer import LineWriter
 from mcp_trio.telemetry.prometheus import MAX_TOOLS, MEDIA, Prometheus
+from mcp_trio.wire import Tool
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.catalog.conftest import MemoryRegistry
 from tests.programs import ROOT
 from tests.scenarios.worlds import world
+from tests.server.test_server import Provider
 from tests.test_events import end_in_every_way, make_server
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
@@ -102,6 +104,33 @@ def test_texts_of_clients_tools_and_upstreams_make_few_labels():
     errors = [key for key in found if key[0] == "mcp_tool_error_total"]
     assert len(errors) <= MAX_KINDS + 3
     assert sum(found[key] for key in errors) == 1500
+
+
+class RefusedError(Exception):
+    """What is raised by somebody who has a `code` of his own, as HTTP clients have."""
+
+    code = 404
+
+
+class Raising:
+    definition = Tool(name="raising", input_schema={"type": "object"})
+    authorize = None
+
+    async def call(self, context, arguments):
+        raise RefusedError
+
+
+async def test_a_call_that_fails_counts_whatever_a_provider_raises(caplog):
+    server, numbers = MCPServer("s"), Prometheus()
+    server.add_provider(Provider(Raising()))
+    with server.events.attach(numbers):
+        async with world(server, "memory", R2026_07_28) as client:
+            with pytest.raises(MCPError):
+                await client.call_tool("raising")
+    found = values(numbers)
+    assert found["mcp_tool_call_total", "error", "raising"] == 1
+    assert found["mcp_tool_error_total", "MCP.HANDLER_FAILED", "handler"] == 1
+    assert "a listener failed" not in caplog.text
 
 
 async def test_what_there_is_now_is_read_when_somebody_asks(autojump_clock):
