@@ -90,8 +90,7 @@ class KeySource:
         found = self._known(key_id, algorithm)
         if found:
             if not self._is_fresh() and self._may_look():
-                with trio.move_on_after(STALE_PATIENCE):
-                    await self._look()
+                await self._look(STALE_PATIENCE)
                 found = self._known(key_id, algorithm) if self._is_fresh() else found
             return found
         with trio.move_on_after(PATIENCE):
@@ -99,7 +98,7 @@ class KeySource:
                 if self._flight is not None:
                     await self._flight.wait()
                 elif self._may_look():
-                    await self._look()
+                    await self._look(PATIENCE)
                 elif self._interrupted:
                     await trio.sleep_until(self._not_before)
                 else:
@@ -126,13 +125,17 @@ class KeySource:
             fitting = [known for known in fitting if known.document.get("kid") == key_id]
         return tuple(known.key for known in fitting[:MAX_TRIED])
 
-    async def _look(self) -> None:
-        """Fetch the set. A failure leaves what is known, and is told in the log."""
+    async def _look(self, patience: float) -> None:
+        """Fetch the set. A failure leaves what is known, and is told in the log.
+
+        Args:
+            patience: seconds after which that is one.
+        """
         self._flight = trio.Event()
         self._interrupted = True
         pause = INTERRUPTED
         try:
-            with trio.move_on_after(PATIENCE) as bound:
+            with trio.move_on_after(patience) as bound:
                 pause = INTERVAL if await self._fetched() else AGAIN
             if bound.cancelled_caught:
                 logger.warning("the keys of %s did not come in time", shown_url(self._issuer))

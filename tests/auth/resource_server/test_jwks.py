@@ -146,6 +146,25 @@ async def test_an_issuer_that_hangs_later_holds_nobody_who_uses_a_known_key(auto
     assert sorted(times) == [0.0] * 9 + [pytest.approx(jwks.STALE_PATIENCE)]
 
 
+async def test_an_issuer_that_hangs_later_is_asked_now_and_then(autojump_clock, caplog):
+    authority = Authority()
+    keys = source(authority)
+    await keys.find("k1", "ES256")
+    authority.hangs = True
+    await trio.sleep(jwks.LIFETIME)
+    end = trio.current_time() + 10 * (jwks.STALE_PATIENCE + jwks.AGAIN)
+    while trio.current_time() < end:
+        assert await keys.find("k1", "ES256")
+        await trio.sleep(0.5)
+    assert 9 <= authority.asked.count("/jwks") - 1 <= 10
+    assert "did not come in time" in caplog.text
+    authority.hangs = False
+    await trio.sleep(jwks.AGAIN)
+    authority.keys = [key("k1")]
+    fresh = await keys.find("k1", "ES256")
+    assert fresh[0].thumbprint() == authority.keys[0].thumbprint()
+
+
 async def test_who_is_cancelled_while_he_fetches_leaves_it_to_the_next(autojump_clock):
     authority = Authority()
     authority.hangs = True
