@@ -57,20 +57,13 @@ class Applicant:
         """
         client_id = self.client.client_id
         if self.private_key is not None:
-            assertion = self.private_key.assertion(client_id, server.issuer, now=self.now)
-            fields = {
-                "client_id": client_id,
-                "client_assertion_type": ASSERTION_TYPE,
-                "client_assertion": assertion.reveal(),
-            }
-            return fields, {}
+            return signed_proof(self.private_key, client_id, server.issuer, self.now), {}
         if self.client.client_secret is None or self.client.auth_method == "none":
             return {"client_id": client_id}, {}
-        secret = self.client.client_secret.reveal()
+        secret = self.client.client_secret
         if self._method(server) == "client_secret_post":
-            return {"client_id": client_id, "client_secret": secret}, {}
-        pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
-        return {}, {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+            return {"client_id": client_id, "client_secret": secret.reveal()}, {}
+        return {}, basic_proof(client_id, secret)
 
     def _method(self, server: ServerMetadata) -> str:
         known = ("client_secret_basic", "client_secret_post")
@@ -83,6 +76,28 @@ class Applicant:
                 f"{', '.join(server.auth_methods)[:200]}"
             )
         return found
+
+
+def signed_proof(key: PrivateKey, client_id: str, issuer: str, now: float) -> dict[str, str]:
+    """The form fields that prove who asks by a signed assertion (RFC 7523).
+
+    Args:
+        key: that signs it.
+        client_id: who asks.
+        issuer: who is asked.
+        now: seconds since the epoch.
+    """
+    return {
+        "client_id": client_id,
+        "client_assertion_type": ASSERTION_TYPE,
+        "client_assertion": key.assertion(client_id, issuer, now=now).reveal(),
+    }
+
+
+def basic_proof(client_id: str, secret: Secret) -> dict[str, str]:
+    """The header field that proves who asks by a secret (RFC 6749, section 2.3.1)."""
+    pair = f"{quote_plus(client_id)}:{quote_plus(secret.reveal())}"
+    return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 def error_code(answer: Answer) -> str:

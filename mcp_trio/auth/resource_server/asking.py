@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import cast
-
 import attrs
 import httpx2
 
 from mcp_trio.auth.outward import Outward
-from mcp_trio.auth.steps import Answer, Ask
+from mcp_trio.auth.steps import Answer, Ask, read_object
 from mcp_trio.auth.urls import origin_of, split
 from mcp_trio.errors import ConfigurationError, TransportError, UnauthorizedError
 from mcp_trio.network_guard import NetworkPolicy, Resolve, resolve
 from mcp_trio.secrets import shown_url
-
-JSON = {"accept": "application/json"}
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +37,7 @@ class Reach:
         Raises:
             TransportError: it cannot be had, with the reason.
         """
-        answer = await self.ask(Ask(method="GET", url=url, headers=JSON))
+        answer = await self.ask(Ask(method="GET", url=url, headers={"accept": "application/json"}))
         if answer.status in {404, 410}:
             return None
         return read_document(answer, url), answer
@@ -58,12 +53,9 @@ def read_document(answer: Answer, url: str) -> dict[str, object]:
         reason = answer.reason or f"answered {answer.status}"
         raise TransportError(f"{shown_url(url)} {reason}")
     try:
-        found = cast("object", json.loads(answer.body))
-    except (ValueError, RecursionError) as error:
-        raise TransportError(f"{shown_url(url)} answered no JSON") from error
-    if not isinstance(found, dict):
-        raise TransportError(f"{shown_url(url)} answered no JSON object")
-    return cast("dict[str, object]", found)
+        return read_object(answer, f"the answer of {shown_url(url)}")
+    except UnauthorizedError as error:
+        raise TransportError(error.message) from error
 
 
 def check_url(url: str, what: str) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from urllib.parse import quote_plus
+from typing import cast
 
 import attrs
 import trio
 
 from mcp_trio.abc import Credentials
 from mcp_trio.auth.keys import PrivateKey
-from mcp_trio.auth.resource_server.asking import JSON, Reach, check_url, read_document
+from mcp_trio.auth.resource_server.asking import Reach, check_url, read_document
 from mcp_trio.auth.resource_server.claims import (
     SCOPE_CLAIMS,
     check_audience,
@@ -23,7 +22,7 @@ from mcp_trio.auth.resource_server.claims import (
 )
 from mcp_trio.auth.resource_server.signed import MAX_TOKEN
 from mcp_trio.auth.steps import form
-from mcp_trio.auth.token_requests import ASSERTION_TYPE
+from mcp_trio.auth.token_requests import basic_proof, signed_proof
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import (
     ConfigurationError,
@@ -180,7 +179,7 @@ class IntrospectedTokens:
     async def _answer(self, token: Secret) -> Mapping[str, object]:
         fields = {"token": token.reveal(), "token_type_hint": "access_token"}
         own, headers = self._proof()
-        answer = await self.reach.ask(form(self.url, {**fields, **own}, {**JSON, **headers}))
+        answer = await self.reach.ask(form(self.url, {**fields, **own}, headers))
         try:
             return read_document(answer, self.url)
         except TransportError as error:
@@ -189,16 +188,8 @@ class IntrospectedTokens:
     def _proof(self) -> tuple[dict[str, str], dict[str, str]]:
         """Form fields and header fields that prove who asks."""
         if self.private_key is not None:
-            assertion = self.private_key.assertion(self.client_id, self.issuer, now=self.clock())
-            fields = {
-                "client_id": self.client_id,
-                "client_assertion_type": ASSERTION_TYPE,
-                "client_assertion": assertion.reveal(),
-            }
-            return fields, {}
-        secret = "" if self.client_secret is None else self.client_secret.reveal()
-        pair = f"{quote_plus(self.client_id)}:{quote_plus(secret)}"
-        return {}, {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+            return signed_proof(self.private_key, self.client_id, self.issuer, self.clock()), {}
+        return {}, basic_proof(self.client_id, cast("Secret", self.client_secret))
 
     def _lasts(self, claims: Mapping[str, object]) -> float:
         try:
