@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -42,6 +44,7 @@ class Outward:
         http: sends the requests in place of guarded sockets; stays the caller's.
         resolver: finds the addresses that the guard judges.
         host: the only one to ask, where that was configured; None for those that servers name.
+        tls: gives the context for https, for those who have one.
     """
 
     def __init__(
@@ -51,11 +54,13 @@ class Outward:
         resolver: Resolve = resolve,
         *,
         host: str | None = None,
+        tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
     ) -> None:
         self._policy = policy
         self._given = http
         self._resolver = resolver
         self._host = host
+        self._tls = tls
         self._made: dict[tuple[str, bool], httpx2.AsyncBaseTransport] = {}
 
     async def __aenter__(self) -> Self:
@@ -120,7 +125,7 @@ class Outward:
         if (scheme, new) not in self._made:
             # A host that a server names is not trusted because of its name.
             guard = Guard(host=self._host, policy=self._policy)
-            tls = httpx2.create_ssl_context() if scheme == "https" else None
+            tls = self._tls() if scheme == "https" else None
             self._made[scheme, new] = GuardedTransport(
                 GuardedBackend(guard, resolver=self._resolver), tls, keep_alive=KEEP_ALIVE
             )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import ssl
+
 import attrs
 import httpx2
 
@@ -27,9 +30,14 @@ class Reach:
 
     async def ask(self, question: Ask) -> Answer:
         """Ask the host of a URL. What goes wrong is said in the answer, with status 0."""
-        host = split(question.url).hostname
-        async with Outward(self.network, self.http, self.resolver, host=host) as outward:
+        host, tls = split(question.url).hostname, lambda: self._tls
+        async with Outward(self.network, self.http, self.resolver, host=host, tls=tls) as outward:
             return await outward.ask(question)
+
+    @functools.cached_property
+    def _tls(self) -> ssl.SSLContext:
+        # Once: to read all authorities takes tens of milliseconds, in which nothing else runs.
+        return httpx2.create_ssl_context()
 
     async def fetch(self, url: str) -> tuple[dict[str, object], Answer] | None:
         """Fetch a JSON object; None if it is not there.

@@ -1,5 +1,6 @@
 """The keys of an issuer: one look for many, renewed in place, and what happens without them."""
 
+import httpx2
 import pytest
 import trio
 from joserfc.jwk import OctKey, RSAKey
@@ -7,7 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcp_trio.auth.resource_server import Reach, jwks
 from mcp_trio.auth.resource_server.jwks import KeySource, lifetime
-from mcp_trio.errors import OverloadedError, UnauthorizedError
+from mcp_trio.errors import OverloadedError, TransportError, UnauthorizedError
 from tests.auth.resource_server.authority import ISSUER, Authority, credentials, key
 
 
@@ -301,3 +302,20 @@ async def test_addresses_that_a_name_leads_to_are_judged(address, caplog):
         await KeySource(ISSUER, url, Reach(resolver=resolve)).find("k1", "ES256")
     assert "must not be reached" in caplog.text
     assert address not in caplog.text
+
+
+async def test_the_authorities_that_certificates_are_judged_by_are_read_once(
+    monkeypatch, autojump_clock
+):
+    made = []
+    original = httpx2.create_ssl_context
+    monkeypatch.setattr(httpx2, "create_ssl_context", lambda: made.append(1) or original())
+
+    async def resolve(host, port):
+        return ["10.0.0.7"]
+
+    reach = Reach(resolver=resolve)
+    for _ in range(3):
+        with pytest.raises(TransportError, match="must not be reached"):
+            await reach.fetch("https://keys.internal/jwks")
+    assert made == [1]
