@@ -175,16 +175,25 @@ class KeyFile:
         """By id."""
         try:
             stamp = _stamp(self._path)
-            if stamp != self._stamp:
-                self._entries = _read(self._path)
+            if stamp == self._stamp:
+                self._told = ""
+            else:
+                self._renew()
                 self._stamp = stamp
-            self._told = ""
         except FileNotFoundError:
             self._entries, self._stamp = {}, (0, 0, 0, 0)
             self._tell("it is gone, and so are the keys")
-        except (OSError, ConfigurationError) as error:
+        except OSError as error:
             self._tell(f"{error}; the last good keys stay")
         return self._entries
+
+    def _renew(self) -> None:
+        """Take what the file says now. One that is broken is not read again before it changes."""
+        try:
+            self._entries = _read(self._path)
+            self._told = ""
+        except ConfigurationError as error:
+            self._tell(f"{error}; the last good keys stay")
 
     def _tell(self, what: str) -> None:
         if self._told != what:

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from mcp_trio.auth.resource_server import APIKeys
+from mcp_trio.auth.resource_server import APIKeys, api_keys
 from mcp_trio.auth.resource_server.api_keys import MAX_FILE, PREFIX, new_key, read_keys
 from mcp_trio.errors import ConfigurationError, UnauthorizedError
 from tests.auth.resource_server.authority import credentials, head
@@ -160,6 +160,37 @@ async def test_a_change_that_cannot_be_read_changes_nothing_and_each_is_told_onc
     assert caplog.text.count("others may write to it") == 1
     file.chmod(0o600)
     assert await asker.authenticate(credentials(key.reveal()))
+
+
+async def test_a_broken_file_is_read_once_and_not_for_each_request(file, monkeypatch):
+    key, line = new_key("one", "ann")
+    write(file, line)
+    asker, read = keys(file), []
+    monkeypatch.setattr(api_keys, "read_keys", lambda text: read.append(text) or read_keys(text))
+    write(file, "one = {")
+    for _ in range(3):
+        assert await asker.authenticate(credentials(key.reveal()))
+    assert read == ["one = {"]
+    write(file)
+    with pytest.raises(UnauthorizedError):
+        await asker.authenticate(credentials(key.reveal()))
+
+
+async def test_a_file_that_cannot_be_read_just_now_is_tried_again(file, monkeypatch, caplog):
+    key, line = new_key("one", "ann")
+    write(file, line)
+    asker, original = keys(file), api_keys._read
+    write(file)  # the key is taken away
+
+    def busy(path):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(api_keys, "_read", busy)
+    assert await asker.authenticate(credentials(key.reveal()))
+    assert "Too many open files; the last good keys stay" in caplog.text
+    monkeypatch.setattr(api_keys, "_read", original)
+    with pytest.raises(UnauthorizedError):
+        await asker.authenticate(credentials(key.reveal()))
 
 
 async def test_when_the_file_is_gone_so_are_the_keys(file, caplog):
