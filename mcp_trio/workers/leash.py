@@ -80,6 +80,9 @@ class ParentsEnd:
         """Take over a connected socket."""
         end.setblocking(False)
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(end))
+        self._handed_over = False
+        self._early = b""
+        """Commands that came before that; among its bytes nobody could tell them apart."""
 
     async def hand_over(self, handover: Handover) -> None:
         """Tell the worker all it needs.
@@ -89,9 +92,17 @@ class ParentsEnd:
         """
         data = pickle.dumps(handover)
         await self._stream.send_all(_SIZE.pack(len(data)) + data)
+        self._handed_over = True
+        self.tell(self._early)
 
     def tell(self, command: bytes) -> None:
-        """Send a command. Never waits; a worker that is gone, or reads nothing, misses it."""
+        """Send a command, behind what is handed over.
+
+        Never waits; a worker that is gone, or reads nothing, misses it.
+        """
+        if not self._handed_over:
+            self._early += command
+            return
         with contextlib.suppress(OSError):
             os.write(self._stream.socket.fileno(), command)
 
