@@ -6,6 +6,7 @@ worker outlives the parent: it ends by the leash if the parent cannot tell it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import signal
@@ -248,23 +249,21 @@ class Supervisor:
         worker.renew()
         handover = self._hand_over(worker.number)
         ours, theirs = socket.socketpair()
-        try:
-            process = await self._spawn(handover, theirs)
-        except OSError as error:
-            ours.close()
-            worker.last_end = f"cannot be started: {error.strerror}"
-            return None
-        finally:
-            theirs.close()
-        worker.process, worker.leash = process, ParentsEnd(ours)
-        try:
-            await self._attend(worker, process, worker.leash, handover)
-        finally:
-            worker.leash.close()
-            worker.leash = worker.answered = None
-            process.kill()
-            with trio.move_on_after(LAST_WORDS, shield=True):  # SIGKILL takes no time
-                await process.wait()
+        with contextlib.closing(ParentsEnd(ours)) as leash:
+            try:
+                with theirs:
+                    process = await self._spawn(handover, theirs)
+            except OSError as error:
+                worker.last_end = f"cannot be started: {error.strerror}"
+                return None
+            worker.process, worker.leash = process, leash
+            try:
+                await self._attend(worker, process, leash, handover)
+            finally:
+                worker.leash = worker.answered = None
+                process.kill()
+                with trio.move_on_after(LAST_WORDS, shield=True):  # SIGKILL takes no time
+                    await process.wait()
         worker.process = None
         worker.last_end = worker.killed or _ending(process.returncode)
         return trio.current_time() - worker.since if worker.started.is_set() else None

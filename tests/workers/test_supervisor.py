@@ -147,6 +147,15 @@ async def test_a_program_that_cannot_be_started_is_given_up_too(tmp_path):
         await made.run()
 
 
+async def test_a_start_that_is_cancelled_leaves_no_socket_open(tmp_path):
+    made = make(tmp_path, "serve")
+    # Sockets that nobody closes are warned of, which fails a test.
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await made.run()
+    assert starts(tmp_path) == []
+
+
 async def test_workers_that_have_served_are_never_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(restarts, "BACKOFF", Backoff(first=0.01, longest=0.01))
     made = make(tmp_path, "late", count=1)
