@@ -6,6 +6,7 @@ The command line stands above the environment, and that above the file.
 from __future__ import annotations
 
 import copy
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
@@ -15,6 +16,10 @@ import attrs
 
 from mcp_trio.config.faults import Fault, Origin, Path, SettingsError
 from mcp_trio.config.toml_lines import toml_lines
+from mcp_trio.runtime.expressions import measure
+
+DEEPEST = 64
+"""Levels of tables and lists that are looked at; no setting has as many as ten."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,8 +107,16 @@ def read_file(path: FilePath) -> Draft:
         advice = "Mend the syntax here; whatever follows is judged after that."
         told = _whole(name, _line_in(reason), f"is not TOML: {reason}", advice)
         raise SettingsError([told]) from error
+    if is_too_deep(values):
+        advice = "Remove what is nested so deep."
+        raise SettingsError([_whole(name, None, f"has more than {DEEPEST} levels", advice)])
     origins = {key: Origin(source=name, line=line) for key, line in toml_lines(text).items()}
     return Draft(name=name, folder=path.parent, values=values, origins=origins)
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether a value has more than `DEEPEST` levels: whoever walks over it would go under."""
+    return measure(value, sys.maxsize, DEEPEST) is None
 
 
 def _whole(name: str, line: int | None, reason: str, advice: str) -> Fault:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NoReturn, cast, get_origin
 
-from mcp_trio.config.draft import Draft, Override
+from mcp_trio.config.draft import Draft, Override, is_too_deep
 from mcp_trio.config.faults import Fault, Origin, Path, dotted
 from mcp_trio.config.hints import secret_advice
 from mcp_trio.config.schema import element_of, keys_of, leaves, member, names_of, plain
@@ -193,7 +193,7 @@ def _json(text: str, kind: type, demanded: str) -> object:
         value: object = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise ValueError(f"must be {demanded}") from None
-    if not isinstance(value, kind):
+    if not isinstance(value, kind) or is_too_deep(value):
         raise ValueError(f"must be {demanded}")
     return value
 

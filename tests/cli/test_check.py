@@ -87,6 +87,15 @@ def test_what_is_no_toml_is_told_with_its_line(tmp_path, text, line, said):
     assert done.stdout.startswith(f"{path}{line}: fault: {said}")
 
 
+@pytest.mark.parametrize("text", [f"a{'.a' * 500} = 1", f"a = {'{a=' * 100}1{'}' * 100}"])
+def test_what_is_nested_deeper_than_any_setting_is_told_and_not_walked_over(tmp_path, text):
+    path = tmp_path / "production.toml"
+    path.write_text(text)
+    done = check(path)
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"{path}: fault: has more than 64 levels\n")
+
+
 def test_variables_are_judged_as_serve_would(tmp_path):
     path = write(tmp_path, SOUND)
     done = check(path, "--offline", env={"MCP_TRIO_SERVER__HOST": "0.0.0.0"})

@@ -225,6 +225,7 @@ def test_a_variable_that_means_no_key_is_a_fault_and_its_value_is_not_told(
         ("SERVER__ALLOWED_HOSTS", "{}", 'must be a list in JSON, such as ["a", "b"]'),
         ("SERVER__ALLOWED_HOSTS", "[1]", "server.allowed_hosts: must be a list of strings"),
         ("SERVER__ALLOWED_HOSTS", "[" * 9999, "must be a list in JSON"),
+        ("SERVER__ALLOWED_HOSTS", "[" * 500 + "]" * 500, "must be a list in JSON"),
         ("ADMIN", "on", "admin: must be a table in JSON"),
         ("ADMIN", '{"prot": 1}', "admin.prot: unknown key; did you mean admin.port?"),
         ("CONNECTIONS__CRM__VARS", '{"a": NaN}', "must be a table in JSON"),
