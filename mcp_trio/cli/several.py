@@ -21,7 +21,7 @@ from mcp_trio.eras.rounds import KEY_BYTES
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http import admin_page
 from mcp_trio.http.admin import AdminApp, Document
-from mcp_trio.http.binding import Place, listening
+from mcp_trio.http.binding import listening
 from mcp_trio.http.serving import HTTPService
 from mcp_trio.workers.gathering import Gathering
 from mcp_trio.workers.leash import Handover
@@ -36,13 +36,12 @@ LONGEST = 100
 class Several:
     """A service of several processes, seen from the parent."""
 
-    def __init__(self, settings: Settings, folder: Path, *, place: Place) -> None:
+    def __init__(self, settings: Settings, folder: Path) -> None:
         """Prepare it.
 
         Args:
             settings: where logs go and where we listen.
             folder: what relative paths in them are relative to.
-            place: where clients connect.
 
         Raises:
             ConfigurationError: the log cannot be opened.
@@ -51,7 +50,7 @@ class Several:
         quiet = attrs.evolve(settings, access_log=None, audit=None)
         self.journals = Journals.open(quiet, folder)
         self._folder = folder
-        self._place = place
+        self._place = settings.server.place(folder)
         self._keys = [secrets.token_bytes(KEY_BYTES) for _ in range(4)]
         self._listeners: list[trio.SocketListener] = []
         self._supervisor: Supervisor | None = None

@@ -13,9 +13,10 @@ import structlog
 import trio
 
 from mcp_trio.cli import collector
+from mcp_trio.cli.explaining import ExplainedError, explained
 from mcp_trio.cli.journals import Journals
 from mcp_trio.cli.lifecycle import Lifecycle
-from mcp_trio.cli.serve import ExplainedError, explained, make_server, run_service
+from mcp_trio.cli.service import make_server, run_service
 from mcp_trio.server.server import until_signalled
 from mcp_trio.workers.leash import Handover, WorkersEnd
 from mcp_trio.workers.member import Member
@@ -49,7 +50,11 @@ async def _serve(member: Member, given: Handover, journals: Journals) -> None:
     section = given.settings.server
     server = make_server(section, given.settings.load, given.folder, member)
     life = Lifecycle(server, drain_delay=section.drain_delay)
-    parts = server, given.settings, given.folder, journals, life
+
+    def tell(urls: list[str], _admin: list[str]) -> None:
+        member.started(urls)
+
+    parts = server, given.settings, given.folder, journals, life, tell
     async with journals.running():
         run = functools.partial(run_service, *parts, member=member)
         await until_signalled(run, life.leave, life.reload)

@@ -13,6 +13,7 @@ import attrs
 from mcp_trio.config.keys import read_key
 from mcp_trio.config.limits import LimitsSection
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.binding import Place
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.probes import PROBES
 from mcp_trio.http.proxies import TrustedProxies
@@ -122,6 +123,20 @@ class ServerSection:
     drain_delay: float = attrs.field(default=0.0, validator=NOT_NEGATIVE)
     """Seconds after SIGTERM in which everything is served as before, while `/readyz` says 503, so
     that load balancers look elsewhere first; then the service drains."""
+
+    def place(self, folder: Path) -> Place:
+        """Where to listen.
+
+        Args:
+            folder: what relative paths are relative to.
+        """
+        return Place(
+            host=self.host,
+            port=self.port,
+            unix=None if self.unix_socket is None else folder / self.unix_socket,
+            unix_mode=int(self.unix_mode, 8),
+            inherited=self.socket_activation,
+        )
 
     def http_options(self, limits: LimitsSection) -> HTTPOptions:
         """The settings of the endpoint."""
