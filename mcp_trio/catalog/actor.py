@@ -101,6 +101,7 @@ class CatalogActor:
         self._chance = chance
         self._host: ProviderHost | None = None
         self._ready = trio.Event()
+        self._looked = trio.Event()
         self._snapshot = Snapshot()
         self._tools = _tools_of(self._snapshot)
         self._facts = _Facts()
@@ -165,6 +166,11 @@ class CatalogActor:
         """Set once the registry has been read for the first time, and for good."""
         return self._ready
 
+    @property
+    def looked(self) -> trio.Event:
+        """Set once the first look has ended, well or not, and for good."""
+        return self._looked
+
     async def refresh(self) -> CatalogStatus:
         """Have the registry read by a look that begins after this call; wait for its end.
 
@@ -228,6 +234,7 @@ class CatalogActor:
             while True:
                 self._current = await self._next()
                 await self._look()
+                self._looked.set()
                 self._current.done.set()
                 self._current = None
         finally:

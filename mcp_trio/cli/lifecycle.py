@@ -27,6 +27,7 @@ class Lifecycle:
         self._delay = drain_delay
         self._asked = trio.Event()
         self._reloads: list[Callable[[], object]] = [server.reload_certificates]
+        self._leaves: list[Callable[[], object]] = []
 
     @property
     def leaving(self) -> bool:
@@ -38,6 +39,12 @@ class Lifecycle:
         if not self._asked.is_set():
             logger.info("told to go down: not ready any more, draining in %g s", self._delay)
             self._asked.set()
+            for function in self._leaves:
+                function()
+
+    def on_leave(self, function: Callable[[], object]) -> None:
+        """Have a function called by the first `leave`. It must not wait."""
+        self._leaves.append(function)
 
     def on_reload(self, function: Callable[[], object]) -> None:
         """Have a function called by each `reload`. It must not wait."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -35,6 +36,9 @@ from mcp_trio.session.middleware import RequiresScopes
 from mcp_trio.workers.member import Member
 
 logger = logging.getLogger("mcp_trio.cli")
+
+FIRST_LOOK = 10.0
+"""Seconds that a service waits for the end of the first look at its registry before it listens."""
 
 
 def make_server(
@@ -120,6 +124,8 @@ async def run_service(
             else:
                 # Up for as long as anything is to be seen: also while the server drains.
                 admin = await nursery.start(HTTPService(pages).run, section.host, section.port)
+        # Others serve the port of a worker meanwhile: it must not be the one without tools.
+        await until_looked(actor, life, FIRST_LOOK if member is None else math.inf)
         async with trio.open_nursery() as serving:
             serve_http = functools.partial(
                 _serving(server, settings, folder),
@@ -133,6 +139,19 @@ async def run_service(
             tell(urls, admin)
         logger.info("drained")
         nursery.cancel_scope.cancel()
+
+
+async def until_looked(actor: CatalogActor, life: Lifecycle, seconds: float) -> None:
+    """Wait for the end of the first look, so that whoever connects finds the tools.
+
+    Args:
+        actor: the catalog; it runs.
+        life: ends the wait when the service is told to go down.
+        seconds: how long at most; after them a registry in trouble keeps nobody waiting.
+    """
+    with trio.move_on_after(seconds) as waiting:
+        life.on_leave(waiting.cancel)
+        await actor.looked.wait()
 
 
 def _connections(settings: Settings, folder: Path, journals: Journals) -> Connections:

@@ -37,9 +37,11 @@ class Caller:
         self._request("DELETE", None, session).getresponse()
 
     def call(self, tool, arguments, session=None, named=1):
-        """Call a tool, and read the result or error."""
+        """Call a tool, and read the result, which may be one of a failed tool."""
         answer = self.begin(tool, arguments, session, named).getresponse()
-        return json.loads(answer.read())
+        told = json.loads(answer.read())
+        assert "result" in told, told
+        return told["result"]
 
     def begin(self, tool, arguments, session=None, named=1):
         """Call a tool and wait for nothing. `close` of what this returns gives the call up."""

@@ -404,6 +404,12 @@ async def test_a_secret_from_the_environment_reaches_the_upstream_and_nothing_el
         nursery.cancel_scope.cancel()
 
 
+def test_whoever_reads_where_it_is_finds_the_tools_there(demo):
+    (looked,) = [at for at, line in enumerate(demo.lines) if "3 operations" in line]
+    (told,) = [at for at, line in enumerate(demo.lines) if "MCP on" in line]
+    assert looked < told
+
+
 def test_without_a_registry_it_runs_and_becomes_ready_when_there_is_one(tmp_path):
     service = Service(write(tmp_path, CONFIG))
     try:
