@@ -47,9 +47,9 @@ class CatalogStatus:
     """How many are published in the registry, served or not."""
     quarantine: tuple[Quarantined, ...]
     """What is published and not served as published, and why."""
-    age: float | None
+    age_seconds: float | None
     """Since the registry was last seen to match, None before the first time."""
-    next_refresh: float | None
+    next_refresh_seconds: float | None
     """Until the timer, 0 when it is due, None while the actor is not running."""
     consecutive_failures: int
     """Failed reads since the last good one."""
@@ -66,9 +66,9 @@ class CatalogStatus:
         The first `MAX_SHOWN` records of the quarantine.
         """
         told: JSONObject = attrs.asdict(self, recurse=False)
-        for name in ("age", "next_refresh"):
-            seconds = cast("float | None", told.pop(name))
-            told[f"{name}_seconds"] = None if seconds is None else round(seconds, 3)
+        for name in ("age_seconds", "next_refresh_seconds"):
+            seconds = cast("float | None", told[name])
+            told[name] = None if seconds is None else round(seconds, 3)
         told["counts"] = {
             "served": told.pop("operations"),
             "published": told.pop("published"),

@@ -72,9 +72,9 @@ def catalog_gauges(actor: CatalogActor) -> Iterator[Metric]:
     counts.add_metric(("published",), status.published)
     counts.add_metric(("quarantined",), len(status.quarantine))
     yield counts
-    if status.age is not None:
+    if status.age_seconds is not None:
         text = "Since the registry was seen to match."
-        yield GaugeMetricFamily("mcp_catalog_age_seconds", text, status.age)
+        yield GaugeMetricFamily("mcp_catalog_age_seconds", text, status.age_seconds)
     yield GaugeMetricFamily("mcp_catalog_ready", "Whether it was ever read.", status.ready)
     yield GaugeMetricFamily(
         "mcp_catalog_failures", "Failed looks since the last good one.", status.consecutive_failures

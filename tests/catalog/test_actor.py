@@ -44,8 +44,9 @@ async def test_the_first_look_is_at_once_and_makes_it_ready(
         assert list(actor.tools.entries) == ["a"]
         assert host.changes == 1
         status = actor.status()
-        assert (status.ready, status.operations, status.age, status.swaps) == (True, 1, 0.0, 1)
-        assert status.next_refresh == pytest.approx(30)
+        assert (status.ready, status.operations, status.swaps) == (True, 1, 1)
+        assert status.age_seconds == 0.0
+        assert status.next_refresh_seconds == pytest.approx(30)
         assert actor.ttl == pytest.approx(30)
 
 
@@ -144,7 +145,7 @@ async def test_an_outage_keeps_everything_and_backs_off(  # noqa: PLR0917  # fix
         assert actor.ttl == 0.0
         status = actor.status()
         assert status.last_error == "there is no registry at /x"
-        assert status.age == pytest.approx(3600 * 4 + 30.5)
+        assert status.age_seconds == pytest.approx(3600 * 4 + 30.5)
         assert caplog.text.count("there is no registry at /x") == 1
         source.trouble = None
         source.put(view("b"))
@@ -522,7 +523,7 @@ async def test_freshen_returns_at_once_when_nobody_runs(registry, view, compiler
     actor = CatalogActor(registry(view("a")), compiler)
     await actor.freshen()
     assert actor.ttl == 0.0
-    assert actor.status().next_refresh is None
+    assert actor.status().next_refresh_seconds is None
 
 
 async def test_refresh_needs_a_look_that_began_after_it(running, registry, view, autojump_clock):

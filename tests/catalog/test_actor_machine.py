@@ -295,7 +295,7 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.4, 1.0, 5.0, 31.0, 100.0, 700.0]))
     def wait(self, seconds: float) -> None:
         for _ in range(8):
-            due = self.actor.status().next_refresh
+            due = self.actor.status().next_refresh_seconds
             assert due is not None
             if seconds < due - 2 * TINY:
                 asked = self.registry.tokens, self.registry.reads
@@ -439,7 +439,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self._due_within(0.9 * INTERVAL, 1.1 * INTERVAL)
 
     def _due_within(self, least: float, most: float) -> None:
-        due = self.actor.status().next_refresh
+        due = self.actor.status().next_refresh_seconds
         assert due is not None
         assert least - 0.001 <= due <= most + 0.001
 
