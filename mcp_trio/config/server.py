@@ -14,7 +14,7 @@ from mcp_trio.config.keys import read_key
 from mcp_trio.config.limits import LimitsSection
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.binding import Place
-from mcp_trio.http.options import HTTPOptions
+from mcp_trio.http.options import LEGACY_SSE_PATH, HTTPOptions
 from mcp_trio.http.probes import PROBES
 from mcp_trio.http.proxies import TrustedProxies
 from mcp_trio.http.serving_settings import ServingSettings
@@ -142,7 +142,7 @@ class ServerSection:
         """The settings of the endpoint."""
         return HTTPOptions(
             path=self.path,
-            legacy_sse_path=HTTPOptions.legacy_sse_path if self.legacy_sse else None,
+            legacy_sse_path=LEGACY_SSE_PATH if self.legacy_sse else None,
             allowed_hosts=frozenset(self.allowed_hosts),
             allowed_origins=frozenset(self.allowed_origins),
             max_body=self.max_body,

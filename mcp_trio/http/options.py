@@ -23,6 +23,9 @@ IDENTIFY_TIMEOUT = 30.0
 Identify: TypeAlias = Callable[[RequestHead], Principal | Awaitable[Principal | None] | None]
 """Takes the head of a request; says who sent it."""
 
+LEGACY_SSE_PATH = "/sse"
+"""Where the HTTP+SSE transport is, unless it is elsewhere or not served."""
+
 
 @attrs.frozen(kw_only=True)
 class HTTPOptions:
@@ -34,7 +37,7 @@ class HTTPOptions:
 
     path: str = "/mcp"
     """Where the endpoint is; the same path with a slash at the end is served too."""
-    legacy_sse_path: str | None = "/sse"
+    legacy_sse_path: str | None = LEGACY_SSE_PATH
     """Where clients of the HTTP+SSE transport open their stream; None does not serve them."""
     legacy_messages_path: str = "/messages"
     """Where those clients POST to."""

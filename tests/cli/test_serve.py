@@ -136,6 +136,12 @@ async def test_the_demo_tools_are_listed_and_called_in_every_revision(demo, revi
         assert "the email address has no @" in refused.content[0].text
 
 
+async def test_a_client_of_http_sse_is_served_beside_the_others(demo):
+    url = demo.url.removesuffix("/mcp") + "/sse"
+    async with MCPClient(url, options=ClientOptions(revisions=(REVISIONS[-1],))) as client:
+        assert await names(client) == DEMO_TOOLS
+
+
 def test_the_line_it_prints_can_be_run(demo):
     command = demo.opening.split("try: ")[1].strip()
     printed = subprocess.run(

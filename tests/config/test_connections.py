@@ -85,6 +85,13 @@ def test_every_limit_has_the_default_of_the_code_and_reaches_the_service() -> No
         assert reached[name] == value, name
 
 
+def test_http_sse_is_served_at_its_usual_path_unless_the_settings_say_no() -> None:
+    served = read(server={}).server.http_options(LimitsSection())
+    assert served.legacy_sse_path == HTTPOptions().legacy_sse_path == "/sse"
+    refused = read(server={"legacy_sse": False}).server.http_options(LimitsSection())
+    assert refused.legacy_sse_path is None
+
+
 def test_proxies_and_the_size_of_a_message_reach_the_service() -> None:
     server = read(
         server={"trusted_proxies": ["10.0.0.0/8", "unix"], "proxy_protocol": True, "max_body": 9}
