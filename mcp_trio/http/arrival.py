@@ -191,7 +191,11 @@ class Doorway:
 
 
 def with_tls(peer: Peer, stream: trio.SSLStream[trio.abc.Stream]) -> Peer:
-    """The peer, after the handshake."""
+    """The peer, after the handshake.
+
+    Raises:
+        UnfitCertificateError: its certificate does not count.
+    """
     return attrs.evolve(peer, tls=tls_extension(stream))
 
 

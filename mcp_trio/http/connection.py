@@ -29,6 +29,7 @@ from .hypercorn_glue import ProtocolConfig, Surroundings, WorkerContext
 from .proxy_protocol import ProxyHeaderError
 from .refusals import refusing
 from .serving_settings import ServingSettings
+from .tls import UnfitCertificateError
 
 JOIN_BYTES = 65536
 """What is joined into one write at most; bigger pieces are written alone and not copied."""
@@ -148,10 +149,16 @@ class Connection:
                 return False
             self._place = peer.place
             secure = await doorway.secure(self._stream)
-        except (ProxyHeaderError, trio.BrokenResourceError, trio.TooSlowError):
+            if secure is not None:
+                peer = with_tls(peer, secure)
+        except (
+            ProxyHeaderError,
+            UnfitCertificateError,
+            trio.BrokenResourceError,
+            trio.TooSlowError,
+        ):
             return False
         if secure is not None:
-            peer = with_tls(peer, secure)
             self._pipe = open_pipe(secure, close_timeout=self._settings.linger_timeout)
         if peer is not self._peer:
             self._peer = peer

@@ -71,6 +71,10 @@ class TLSOptions:
             raise ConfigurationError("reload_interval must be greater than 0")
 
 
+class UnfitCertificateError(Exception):
+    """A client's certificate that OpenSSL took does not count: it is over, or cannot be read."""
+
+
 class UnreadableFileError(ConfigurationError):
     """A file cannot be read, or is to hold certificates and does not; the text says which."""
 
@@ -105,7 +109,7 @@ class Certificates:
         try:
             context = _load(self._options)
             times = _times(name)
-            untimely = _untimely(times, datetime.now(UTC))
+            untimely = _untimely(times, _now())
             if untimely and times != self._times:
                 raise ConfigurationError(f"{name} {untimely}")
         except ConfigurationError as error:
@@ -129,6 +133,10 @@ class Certificates:
         options = self._options
         files = (options.cert_file, options.key_file, options.client_ca_file)
         return tuple(_stamp(file) for file in files if file is not None)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _untimely(times: tuple[datetime, datetime], now: datetime) -> str | None:
@@ -161,8 +169,16 @@ def _load(options: TLSOptions) -> ssl.SSLContext:
         raise ConfigurationError(_misfit(options, key, error)) from error
     if options.client_ca_file is not None:
         _read_certificates(options.client_ca_file)
-        context.load_verify_locations(cafile=options.client_ca_file)
+        try:
+            context.load_verify_locations(cafile=options.client_ca_file)
+        except OSError as error:
+            name = os.fspath(options.client_ca_file)
+            raise UnreadableFileError(f"{name} holds a certificate that is none") from error
     context.verify_mode = _WANTED[options.client_certificates]
+    if context.verify_mode is not ssl.CERT_NONE:
+        # A session that is resumed has the certificate that it began with, and no look at its end
+        # or at its successor. TLS 1.2 resumes all the same; there `tls_extension` looks.
+        context.num_tickets = 0
     return context
 
 
@@ -177,7 +193,7 @@ def _read(file: str | os.PathLike[str]) -> bytes:
 def _read_certificates(file: str | os.PathLike[str]) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(_read(file))
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise UnreadableFileError(f"{os.fspath(file)} holds no certificates") from error
 
 
@@ -196,14 +212,20 @@ def _misfit(options: TLSOptions, held: bytes, error: Exception) -> str:
 def _times(file: str | os.PathLike[str]) -> tuple[datetime, datetime]:
     """From when to when a certificate is good, with those that come with it."""
     found = _read_certificates(file)
-    begin = max(each.not_valid_before_utc for each in found)
-    return begin, min(each.not_valid_after_utc for each in found)
+    try:
+        begin = max(each.not_valid_before_utc for each in found)
+        return begin, min(each.not_valid_after_utc for each in found)
+    except ValueError as error:
+        raise UnreadableFileError(f"{os.fspath(file)} has a date that is none") from error
 
 
 def tls_extension(stream: trio.SSLStream[trio.abc.Stream]) -> dict[str, object]:
     """What the ASGI TLS extension (version 0.2) tells of a connection after its handshake.
 
     The chain is the client's own certificate: Python 3.11 does not give the rest of it.
+
+    Raises:
+        UnfitCertificateError: it does not count, so the connection must not.
     """
     secure: Any = stream  # it forwards what it does not have itself to the SSL object
     der: bytes | None = secure.getpeercert(binary_form=True)
@@ -212,7 +234,7 @@ def tls_extension(stream: trio.SSLStream[trio.abc.Stream]) -> dict[str, object]:
     chain: tuple[str, ...] = ()
     if der:
         chain = (ssl.DER_cert_to_PEM_cert(der),)
-        subject = x509.load_der_x509_certificate(der).subject.rfc4514_string()
+        subject = _subject(der)
     return {
         "server_cert": None,
         "client_cert_chain": chain,
@@ -221,6 +243,18 @@ def tls_extension(stream: trio.SSLStream[trio.abc.Stream]) -> dict[str, object]:
         "tls_version": _VERSIONS.get(secure.version()),
         "cipher_suite": _suite(name),
     }
+
+
+def _subject(der: bytes) -> str:
+    """Whom a client's certificate names, as in RFC 4514."""
+    try:
+        found = x509.load_der_x509_certificate(der)
+        name, end = found.subject.rfc4514_string(), found.not_valid_after_utc
+    except (ValueError, x509.InvalidVersion) as error:
+        raise UnfitCertificateError("it cannot be read") from error
+    if end <= _now():
+        raise UnfitCertificateError("it is over")
+    return name
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 import logging
 import ssl
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,8 +49,13 @@ class World:
         self.listener = listener
 
     async def connect(
-        self, cert: trustme.LeafCert | None = None, *protocols: str, **limits: object
+        self,
+        cert: trustme.LeafCert | None = None,
+        *protocols: str,
+        resuming: trio.SSLStream | None = None,
+        **limits: object,
     ) -> trio.SSLStream:
+        """A connection; with `resuming` in the session of an earlier one."""
         context = ssl.create_default_context()
         AUTHORITY.configure_trust(context)
         context.set_alpn_protocols([*protocols])
@@ -58,12 +63,16 @@ class World:
             setattr(context, name, value)
         if cert is not None:
             cert.configure_cert(context)
+        if resuming is not None:
+            context = resuming.context
         stream = trio.SSLStream(
             await self.listener.connect(),
             context,
             server_hostname="mcp.example",
             https_compatible=True,
         )
+        if resuming is not None:
+            stream._ssl_object.session = resuming.session
         await stream.do_handshake()
         return stream
 
@@ -206,6 +215,60 @@ async def test_a_certificate_that_is_optional_may_be_missing_and_not_false(folde
             await world.ask(STRANGER.issue_cert("robot.example"))
 
 
+async def turned_away(stream: trio.SSLStream) -> bool:
+    """Whether a connection is closed without an answer."""
+    try:
+        await stream.send_all(GET)
+        return await stream.receive_some() == b""
+    except trio.BrokenResourceError:
+        return True
+
+
+async def test_no_session_outlives_the_certificate_that_it_began_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL looks at it in a full handshake, and not when a session is resumed."""
+    cert = AUTHORITY.issue_cert("robot.example")
+    async with secured(hello, demanding(folder, "required")) as world:
+        new = await world.connect(cert)
+        await new.send_all(GET)
+        assert await read_until(new, b"hello")
+        again = await world.connect(cert, resuming=new)
+        assert not again.session_reused
+
+        old = await world.connect(cert, maximum_version=ssl.TLSVersion.TLSv1_2)
+        again = await world.connect(cert, resuming=old)
+        assert again.session_reused
+        await again.send_all(GET)
+        assert await read_until(again, b"hello")
+        end = datetime.now(UTC) + timedelta(days=365 * 1000)
+        monkeypatch.setattr("mcp_trio.http.tls._now", lambda: end)
+        late = await world.connect(cert, resuming=old)
+        assert late.session_reused
+        assert await turned_away(late)
+
+
+async def test_sessions_are_resumed_where_nobody_shows_a_certificate(folder: Path) -> None:
+    async with secured(hello, options(folder)) as world:
+        first = await world.connect()
+        await first.send_all(GET)
+        assert await read_until(first, b"hello")
+        assert (await world.connect(resuming=first)).session_reused
+
+
+async def test_a_certificate_that_nobody_can_read_is_closed_and_no_fault_of_ours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert = AUTHORITY.issue_cert("robot.example")
+    pem = misspelled(cert.cert_chain_pems[0].bytes()).decode()
+    signed = ssl.PEM_cert_to_DER_cert(pem)
+    # As if our authority had signed that.
+    monkeypatch.setattr(ssl.SSLObject, "getpeercert", lambda *_, **__: signed)
+    async with secured(hello, demanding(folder, "required")) as world:
+        assert await turned_away(await world.connect(cert))
+    assert caplog.records == []
+
+
 # New certificates.
 
 
@@ -295,6 +358,34 @@ async def test_an_authority_that_is_taken_off_counts_no_more(folder: Path) -> No
 
 
 # Faults.
+
+
+def of_another_version(pem: bytes) -> bytes:
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    return ssl.DER_cert_to_PEM_cert(der.replace(b"\xa0\3\2\1\2", b"\xa0\3\2\1\3", 1)).encode()
+
+
+def misspelled(pem: bytes) -> bytes:
+    """One whose names are no UTF-8; its outer form is well."""
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    assert b"trustme" in der
+    return ssl.DER_cert_to_PEM_cert(der.replace(b"trustme", b"\xff" * 7)).encode()
+
+
+@pytest.mark.parametrize("name", ["cert.pem", "ca.pem"])
+@pytest.mark.parametrize("spoil", [of_another_version, misspelled, lambda pem: pem[:200]])
+async def test_a_file_that_breaks_while_it_is_watched_ends_nothing(
+    folder: Path, autojump_clock: trio.testing.MockClock, name: str, spoil: Callable[[bytes], bytes]
+) -> None:
+    async with secured(hello, demanding(folder, "optional")) as world:
+        before = await world.serial()
+        good = (folder / name).read_bytes()
+        (folder / name).write_bytes(spoil(good))
+        await trio.sleep(25)
+        assert not world.service.reload_certificates()
+        assert await world.serial() == before
+        (folder / name).write_bytes(good)
+        assert world.service.reload_certificates()
 
 
 @pytest.mark.parametrize(
