@@ -10,14 +10,21 @@ import fcntl
 import os
 import socket
 import stat
+import time
 from typing import Self
+
+PATIENCE = 2.0
+"""Seconds to wait for others that start in the same folder."""
+PAUSE = 0.005
+"""Seconds until the folder is tried again."""
 
 
 class SocketFile:
     """A listening Unix socket and its file, which is removed on leaving the block.
 
-    Making it never waits. Two servers that start at the same time cannot take each other's
-    file away: the folder is locked meanwhile.
+    Two servers that start at the same time cannot take each other's file away: the folder is
+    locked meanwhile, for as long as it takes to bind. Making it waits for that, `PATIENCE` seconds
+    at most, and for nothing else.
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: int, backlog: int) -> None:
@@ -29,8 +36,8 @@ class SocketFile:
             backlog: connections the kernel holds until they are accepted.
 
         Raises:
-            OSError: somebody serves that path, the file is no socket (a symbolic link is none), or
-                the path cannot be bound.
+            OSError: somebody serves that path, the file is no socket (a symbolic link is none),
+                the path cannot be bound, or somebody keeps the folder locked.
         """
         self.path = os.path.abspath(path)  # noqa: PTH100 - a name, links are not followed
         self.socket = _bind(self.path, mode, backlog)
@@ -50,7 +57,7 @@ def _bind(path: str, mode: int, backlog: int) -> socket.socket:
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(folder)
         except BlockingIOError as error:
             raise OSError(errno.EADDRINUSE, "another server is starting there", path) from error
         _clear(path)
@@ -63,6 +70,23 @@ def _bind(path: str, mode: int, backlog: int) -> socket.socket:
     finally:
         os.close(folder)
     return server
+
+
+def _lock(folder: int) -> None:
+    """Lock a folder. Not in the kernel's queue: whoever may read the folder could keep us there.
+
+    Raises:
+        BlockingIOError: it was never free.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(PAUSE)
 
 
 def _clear(path: str) -> None:

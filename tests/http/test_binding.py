@@ -1,13 +1,15 @@
 """Where a service listens: Unix sockets, and sockets that the service manager has opened."""
 
+import fcntl
 import os
 import socket
 import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import trio
 from mcp_trio import ConfigurationError, MCPServer, ServingSettings
 from mcp_trio.http.binding import inherited_listeners
 from mcp_trio.http.serving import HTTPService
+from mcp_trio.transports import socket_file
 from mcp_trio.transports.socket_file import SocketFile
 
 from .serving_tools import answer, read_until
@@ -100,6 +103,37 @@ async def test_whoever_connects_over_a_unix_socket_is_a_proxy_only_if_that_is_sa
             assert await healthy(path)
             nursery.cancel_scope.cancel()
     assert clients == [("203.0.113.9", 0) if trusted else None]
+
+
+# Starting side by side.
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def test_who_starts_while_another_binds_in_the_same_folder_waits_for_him(tmp_path: Path) -> None:
+    with locked(tmp_path) as descriptor:
+        ending = threading.Timer(0.05, fcntl.flock, (descriptor, fcntl.LOCK_UN))
+        ending.start()
+        with SocketFile(tmp_path / "mcp.sock", 0o600, 10) as file:
+            assert Path(file.path).is_socket()
+        ending.join()
+
+
+def test_who_keeps_a_folder_locked_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_file, "PATIENCE", 0.02)
+    with locked(tmp_path), pytest.raises(OSError, match="another server is starting"):
+        SocketFile(tmp_path / "mcp.sock", 0o600, 10)
+    assert list(tmp_path.iterdir()) == []
 
 
 # Inherited sockets.
