@@ -9,6 +9,7 @@ requests is budgeted (`http2_floods`), and nothing of it is kept. The rule of th
 """
 
 import math
+import re
 from contextlib import suppress
 from functools import partial
 from typing import cast
@@ -48,6 +49,10 @@ TABLE_BYTES = 4096
 """The most of our header fields that is remembered for a peer's decoder, whatever it offers."""
 
 _KNOWN_SETTINGS = frozenset(SettingCodes)
+_TARGET = re.compile(rb"/[!-~]*|\*")
+"""What `:path` may be (RFC 9113, 8.3.1): as in HTTP/1.1 a path with its query, or an asterisk."""
+_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (RFC 9110, 9.1)."""
 
 
 class BoundedBuffer(StreamBuffer):
@@ -267,7 +272,9 @@ class HTTP2(H2Protocol):
         if self._retired or self.context.terminated.is_set():
             # RFC 9113, 8.7: the client may send it again, elsewhere.
             return await self._refuse(stream_id, ErrorCodes.REFUSED_STREAM)
-        if not path or not (path.isascii() and method.isascii() and readable_handshake(fields)):
+        # As HTTP/1.1 could say it: whoever passes it on, or reads the log, sees the same request.
+        plain = _TARGET.fullmatch(path) and _METHOD.fullmatch(method)
+        if not plain or not readable_handshake(fields):
             return await self._refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
         if len(path) > self._settings.max_url_bytes:
             return self._answer(event, b"414")

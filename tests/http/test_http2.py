@@ -258,6 +258,37 @@ async def test_opening_and_resetting_http2_streams_in_a_row_is_bounded() -> None
         assert 0 < started <= 10
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        {b":path": b"/a b"},
+        {b":path": b"/a\x01"},
+        {b":path": b"/a\x7f"},
+        {b":path": b"http://other/a"},
+        {b":path": b"a"},
+        {b":method": b"GE T"},
+        {b":method": b"G\x01"},
+        {b":method": b"GET/"},
+        {b":method": b""},
+    ],
+    ids=repr,
+)
+async def test_a_head_that_http1_could_not_say_resets_its_stream_only(
+    head: dict[bytes, bytes],
+) -> None:
+    """Whoever passes it on would say something else."""
+    async with served(echo) as port, await connect(port) as stream:
+        client = H2Client(stream)
+        client.h2.config.validate_outbound_headers = False
+        stream_id = client.h2.get_next_available_stream_id()
+        whole = {b":method": b"POST", b":path": b"/", b":scheme": b"http", b":authority": b"x"}
+        client.h2.send_headers(stream_id, [*{**whole, **head}.items()])
+        await client.flush()
+        while stream_id not in client.resets:
+            assert await client.pump()
+        assert await client.read(await client.ask(b"body", path="/?a=b*")) == ("200", b"body")
+
+
 async def test_an_http2_websocket_handshake_that_is_not_ascii_resets_its_stream_only() -> None:
     async with served(echo) as port, await connect(port) as stream:
         client = H2Client(stream)
