@@ -56,12 +56,14 @@ async def give_back() -> None:
     while True:
         await trio.sleep(pause)
         held = _resident()
+        if held is None:
+            continue
         if held <= lowest * 1.1 + WORTH:
             lowest, pause = min(lowest, held), LOOKS
             continue
         # Whoever wants memory meanwhile waits: a tenth of a second for 500 MB in pieces.
         await trio.to_thread.run_sync(trim, 0)
-        left = _resident()
+        left = _resident() or held
         lowest = min(lowest, left) or left
         # What is in use now may be free soon, so this goes on, though less and less often.
         pause = LOOKS if held - left > WORTH else min(2 * pause, FEWEST)
@@ -74,6 +76,9 @@ def _trimmer() -> Callable[[int], int] | None:
         return None
 
 
-def _resident() -> int:
-    """Bytes of the process that are in memory."""
-    return int(_STATM.read_text().split()[1]) * _PAGE
+def _resident() -> int | None:
+    """Bytes of the process that are in memory; None if clients have taken every descriptor."""
+    try:
+        return int(_STATM.read_text().split()[1]) * _PAGE
+    except OSError:
+        return None

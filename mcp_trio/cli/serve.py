@@ -21,7 +21,7 @@ import click
 import trio
 
 from mcp_trio.catalog.registries.opening import shown
-from mcp_trio.cli import collector
+from mcp_trio.cli import collector, descriptors
 from mcp_trio.cli.demo import DEMO_VALUES, DemoUpstream, demo_settings
 from mcp_trio.cli.explaining import ExplainedError, explained
 from mcp_trio.cli.interrupts import raise_again
@@ -83,6 +83,7 @@ def serve(  # noqa: PLR0917 - options of one command
     hold_standard_streams()
     configure_logging(level=log_level or "info")
     collector.relax()
+    descriptors.allow_all()
     # There is something to close from now on.
     raise_again()
     options = [

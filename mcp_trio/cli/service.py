@@ -119,7 +119,7 @@ async def run_service(
             made = admin_app(section, servers, actor, journals.writers, ready)
             pages = stack.enter_context(made)
             if member is not None:
-                obeying = member.obeying(server, life.leave, life.reload, actor.look_soon)
+                obeying = member.obeying(server, life.leave, life.reload, actor.look_soon, ready)
                 seat = stack.enter_context(obeying).seat(pages)
             else:
                 # Up for as long as anything is to be seen: also while the server drains.

@@ -126,7 +126,6 @@ class Several:
             worker_command(),
             hand_over,
             count=section.workers,
-            rooms=rooms,
             patience=section.worker_timeout,
             grace=section.drain_delay + section.grace_period,
         )

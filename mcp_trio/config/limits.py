@@ -17,7 +17,8 @@ class LimitsSection:
 
     max_connections_per_address: int = attrs.field(default=256, validator=POSITIVE)
     """Connections of one address, or one /64 of IPv6; behind a trusted proxy, requests of one
-    address that run at once."""
+    address that run at once. With `workers`, so many of one address that are passed on at once to
+    the worker that has their session, too."""
     max_header_bytes: int = attrs.field(default=32768, validator=POSITIVE)
     """Bytes of a request head."""
     max_header_fields: int = attrs.field(default=100, validator=POSITIVE)

@@ -1,4 +1,4 @@
-"""How many connections each address has: the count behind `max_connections_per_address`."""
+"""How many of something each address has: the count behind `max_connections_per_address`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _HOME_BITS = 64
 class Crowd:
     """Counts by address. What is kept is bounded by the number of connections."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, counted: str = "connections") -> None:
         """Begin with nobody.
 
         Args:
             limit: of each address.
+            counted: what it is a limit of, for the log.
         """
         self._limit = limit
+        self._counted = counted
         self._here: Counter[str] = Counter()
         self._told: set[str] = set()
         self.refused = 0
@@ -59,10 +61,11 @@ class Crowd:
             return
         self._told.add(place)
         LOGGER.warning(
-            "%s has %d connections, which is all that one address may have; "
+            "%s has %d %s, which is all that one address may have; "
             "if it is a proxy, name it in trusted_proxies",
             place,
             self._limit,
+            self._counted,
         )
 
 

@@ -2,8 +2,9 @@
 
 `Relay` hands it on, over the socket of the other process; `Inner` takes it there. What the first
 one knows of the client (address, scheme, certificate) travels in a header field that is believed on
-that socket only; credentials stay what they were, and are judged where the session is. A client
-that leaves takes the relayed request with it, as the connection between the processes closes.
+that socket only; credentials stay what they were, and are judged where the session is. So anybody
+may have a request relayed, and each one takes a connection between the processes: they are counted
+by address. A client that leaves takes the relayed request with it, as that connection closes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import base64
 import errno
 import logging
+import math
 from collections.abc import Iterable
 from typing import Any, Self, cast
 
@@ -23,6 +25,8 @@ from mcp_trio.eras.admission import error_message
 from mcp_trio.errors import OverloadedError, TransportError
 from mcp_trio.framing.gate import Refusal
 from mcp_trio.http import websocket
+from mcp_trio.http.crowd import Crowd, place_of
+from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Application, Header, Receive, Scope, Send, refuse
 from mcp_trio.http.seats import Seat, connected, socket_path
@@ -36,6 +40,8 @@ RELAYED = b"mcp-trio-relayed"
 """The field that says what the first process knows. Of a client's request it is dropped."""
 MAX_RELAYED = 10_000
 """Requests that one process relays at once, streams of sessions included; further ones get 503."""
+TELL_AGAIN = 60.0
+"""Seconds between two lines of the log about requests that broke off at the same process."""
 
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
@@ -94,19 +100,33 @@ class _ClientLeftError(Exception):
 class Relay:
     """An ASGI application around that of this process: other processes' sessions are relayed."""
 
-    def __init__(self, app: Application, seat: Seat, messages_path: str) -> None:
+    def __init__(
+        self, app: Application, seat: Seat, messages_path: str, *, max_per_address: int
+    ) -> None:
         """Make one.
 
         Args:
             app: serves everything else, and tells of sessions that nobody has.
             seat: which process this is.
             messages_path: where clients of HTTP+SSE POST to.
+            max_per_address: requests of one address that are relayed at once; further ones get 503.
         """
         self._app = app
         self._seat = seat
+        self._crowd = Crowd(max_per_address, "requests of sessions at other workers")
+        self._told: dict[int, float] = {}
+        """When a request that broke off was told last, by the process where it did."""
         self._messages_path = messages_path
         self.relaying = 0
         """Requests on their way now."""
+
+    @classmethod
+    def around(
+        cls, app: Application, seat: Seat, options: HTTPOptions, settings: ServingSettings
+    ) -> Self:
+        """Make one with the limits of an endpoint."""
+        most = settings.max_connections_per_address
+        return cls(app, seat, options.legacy_messages_path, max_per_address=most)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -115,14 +135,17 @@ class Relay:
             owner = self._seat.owner_of(scope, self._messages_path)
         if owner is None:
             await self._app(scope, receive, send)
-        elif self.relaying >= MAX_RELAYED:
+            return
+        place = place_of(scope.get("client"))
+        if self.relaying >= MAX_RELAYED or not self._crowd.enter(place):
             await _overloaded(send)
-        else:
-            self.relaying += 1
-            try:
-                await self._relay(owner, scope, receive, send)
-            finally:
-                self.relaying -= 1
+            return
+        self.relaying += 1
+        try:
+            await self._relay(owner, scope, receive, send)
+        finally:
+            self.relaying -= 1
+            self._crowd.leave(place)
 
     async def _relay(self, owner: int, scope: Scope, receive: Receive, send: Send) -> None:
         leaving = trio.CancelScope()
@@ -135,10 +158,12 @@ class Relay:
 
         try:
             with leaving:
-                async with connected(socket_path(self._seat.folder, owner)) as connection:
+                path = socket_path(self._seat.folder, owner)
+                async with connected(path) as (connection, socket):
                     http = HTTPRequest.read(scope, receive)
+                    request = _request(scope, _Body(receive, socket))
                     async with http.watching(leaving.cancel):
-                        await _exchange(connection, scope, receive, pass_on)
+                        await _exchange(connection, request, pass_on)
         except _ClientLeftError:
             return
         except httpcore2.ConnectTimeout:
@@ -151,20 +176,26 @@ class Relay:
             else:
                 await _overloaded(send)
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-            logger.warning(
-                "process %d ended in the middle of a request: %s", owner, type(error).__name__
-            )
+            self._tell(owner, error)
             # Whatever came after the beginning is cut: an answer must not look whole.
             if not started:
                 reason = "The process that has the session ended in the middle of the request"
                 fault = error_message(None, TransportError(reason))
                 await refuse(send, 502, reason, error=fault)
 
+    def _tell(self, owner: int, error: Exception) -> None:
+        """Log that a request broke off; a process that ends takes many with it."""
+        now = trio.current_time()
+        if now - self._told.get(owner, -math.inf) >= TELL_AGAIN:
+            self._told[owner] = now
+            reason = type(error).__name__
+            logger.warning("process %d ended in the middle of a request: %s", owner, reason)
+
 
 async def _exchange(
-    connection: httpcore2.AsyncHTTP11Connection, scope: Scope, receive: Receive, send: Send
+    connection: httpcore2.AsyncHTTP11Connection, request: httpcore2.Request, send: Send
 ) -> None:
-    response = await connection.handle_async_request(_request(scope, receive))
+    response = await connection.handle_async_request(request)
     fields = [field for field in response.headers if field[0].lower() not in _HOP | {b"date"}]
     await send({"type": "http.response.start", "status": response.status, "headers": fields})
     if not any(name.lower() == b"content-length" for name, _ in fields):
@@ -176,7 +207,7 @@ async def _exchange(
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _request(scope: Scope, receive: Receive) -> httpcore2.Request:
+def _request(scope: Scope, body: _Body) -> httpcore2.Request:
     query: bytes = scope.get("query_string", b"")
     target: bytes = scope["raw_path"] + (b"?" + query if query else b"")
     fields = [field for field in scope["headers"] if field[0].lower() not in _HOP]
@@ -188,15 +219,21 @@ def _request(scope: Scope, receive: Receive) -> httpcore2.Request:
         fields = [field for field in fields if field[0].lower() != b"content-length"]
     headers = [*fields, Origin.of(scope).field(), (b"connection", b"close")]
     url = httpcore2.URL(scheme=b"http", host=b"localhost", port=None, target=target)
-    content = None if method in _BARE else _Body(receive)
+    content = None if method in _BARE else body
     return httpcore2.Request(method.encode(), url, headers=headers, content=content)
 
 
 class _Body:
-    """The body of a request, as it comes. No generator: it may be left at any place."""
+    """The body of a request, as it comes. No generator: it may be left at any place.
 
-    def __init__(self, receive: Receive) -> None:
+    It ends as if it could not be written once the other process says something, which it does
+    before the end of a body only to refuse it, or when it breaks off: that is to be read then, and
+    not after the client has sent all, in its own time.
+    """
+
+    def __init__(self, receive: Receive, socket: trio.socket.SocketType) -> None:
         self._receive = receive
+        self._socket = socket
         self._more = True
 
     def __aiter__(self) -> Self:
@@ -205,11 +242,23 @@ class _Body:
     async def __anext__(self) -> bytes:
         if not self._more:
             raise StopAsyncIteration
-        message = await self._receive()
+        message = None
+        with trio.CancelScope() as waiting:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._answered, waiting)
+                message = await self._receive()
+                nursery.cancel_scope.cancel()
+        if message is None:
+            raise httpcore2.WriteError("it was answered before its end")
         if message["type"] == "http.disconnect":
             raise _ClientLeftError
         self._more = message.get("more_body", False)
         return cast("bytes", message.get("body", b""))
+
+    async def _answered(self, waiting: trio.CancelScope) -> None:
+        """End a wait for the client once the other process has something to say."""
+        await trio.lowlevel.wait_readable(self._socket)
+        waiting.cancel()
 
 
 async def _overloaded(send: Send) -> None:

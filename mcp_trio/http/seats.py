@@ -103,8 +103,13 @@ def _session_of(scope: Mapping[str, Any], messages_path: str) -> str:
 
 
 @asynccontextmanager
-async def connected(path: Path) -> AsyncGenerator[httpcore2.AsyncHTTP11Connection]:
+async def connected(
+    path: Path,
+) -> AsyncGenerator[tuple[httpcore2.AsyncHTTP11Connection, trio.socket.SocketType]]:
     """A connection to a process, for one exchange. Leaving the block closes it, at any time.
+
+    Yields:
+        The connection, and its socket, to wait for; what is said on it is the connection's.
 
     Raises:
         httpcore2.ConnectError: there is no such process; its cause says more.
@@ -113,7 +118,7 @@ async def connected(path: Path) -> AsyncGenerator[httpcore2.AsyncHTTP11Connectio
     stream = await _BACKEND.connect_unix_socket(str(path), CONNECT_TIMEOUT)
     connection = httpcore2.AsyncHTTP11Connection(ORIGIN, stream)
     try:
-        yield connection
+        yield connection, stream.get_extra_info("socket")
     finally:
         await connection.aclose()  # also when it is cancelled: the socket closes before any wait
 
@@ -130,7 +135,7 @@ async def ask(path: Path, target: str) -> tuple[int, bytes]:
     url = httpcore2.URL(scheme=b"http", host=b"localhost", port=None, target=target.encode())
     headers = [(b"host", b"localhost"), (b"connection", b"close")]
     try:
-        async with connected(path) as connection:
+        async with connected(path) as (connection, _):
             request = httpcore2.Request(b"GET", url, headers=headers)
             response = await connection.handle_async_request(request)
             body = bytearray()

@@ -6,6 +6,7 @@ certificates in `tls`. It owns every task it starts: `run` returns when all of t
 """
 
 import errno
+import math
 from collections.abc import Callable, Sequence
 from typing import cast
 from urllib.parse import quote
@@ -30,6 +31,14 @@ FULL_PAUSES = 50
 ACCEPT_PAUSE = 0.1
 """Seconds before accepting again when the process or the system is out of descriptors."""
 
+TELL_AGAIN = 60.0
+"""Seconds between two lines of the log about that."""
+
+_OF_ONE = frozenset(
+    {errno.ECONNABORTED, errno.EPROTO, errno.ENOPROTOOPT, errno.EPERM}
+    | {errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENONET}
+)
+"""What has become of a connection before it was accepted, and says nothing of the next one."""
 _NO_CAPACITY = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 
@@ -101,6 +110,7 @@ class HTTPService:
         self._connections: set[Connection] = set()
         self._accepted = 0
         self._refused = 0
+        self._tells_again = -math.inf
         self._used = False
         self._accepting = trio.CancelScope()
         self._serving = trio.CancelScope()
@@ -218,11 +228,11 @@ class HTTPService:
                 try:
                     stream = await listener.accept()
                 except OSError as error:
-                    if error.errno == errno.ECONNABORTED:
+                    if error.errno in _OF_ONE:
                         continue
                     if error.errno not in _NO_CAPACITY:
                         raise
-                    LOGGER.error("cannot accept: %s; trying again in %s s", error, ACCEPT_PAUSE)
+                    self._tell_starving(error)
                     await trio.sleep(ACCEPT_PAUSE)
                     continue
                 if len(self._connections) < self._settings.max_connections:
@@ -234,6 +244,13 @@ class HTTPService:
                 else:
                     self._refused += 1
                     connections.start_soon(self._refuse, stream)
+
+    def _tell_starving(self, error: OSError) -> None:
+        """Log that nothing can be accepted. It is tried again ten times a second, for hours."""
+        now = trio.current_time()
+        if now >= self._tells_again:
+            self._tells_again = now + TELL_AGAIN
+            LOGGER.error("cannot accept: %s; trying again every %s s", error, ACCEPT_PAUSE)
 
     async def _give_way(self) -> None:
         """Let another process that accepts from the same listener have the next connection."""

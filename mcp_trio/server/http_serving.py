@@ -121,7 +121,8 @@ class HTTPServing:
         place = Place(
             host=host, port=port, unix=unix_socket, unix_mode=unix_mode, inherited=inherited
         )
-        outer = app if seat is None else Relay(app, seat, options.legacy_messages_path)
+        settings = settings or ServingSettings()
+        outer = app if seat is None else Relay.around(app, seat, options, settings)
         service = HTTPService(
             outer,
             settings=settings,
@@ -162,14 +163,14 @@ class HTTPServing:
         self,
         app: Application,
         seat: Seat,
-        settings: ServingSettings | None,
+        settings: ServingSettings,
         *,
         task_status: trio.TaskStatus[list[str]],
     ) -> None:
         """Answer the processes that serve the endpoint with this one, until drained."""
         from mcp_trio.http.relay import inner_service  # noqa: PLC0415 - Hypercorn is slow to import
 
-        inner = inner_service(app, seat, settings or ServingSettings())
+        inner = inner_service(app, seat, settings)
         self._services.append(inner)
         try:
             if cast("Service", self).notices.draining:

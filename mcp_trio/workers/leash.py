@@ -29,6 +29,8 @@ RELOAD = b"r"
 """Read again what files hold."""
 LOOK = b"l"
 """Look at the registry: another worker has seen a change there."""
+ASK = b"a"
+"""Say whether you are ready, and with it that you live."""
 
 MAX_REPORT = 65536
 """Bytes of a report."""
@@ -71,6 +73,8 @@ class Report:
     """It cannot start, and why."""
     listing: str | None = None
     """The revision of the tools that it lists now."""
+    ready: bool | None = None
+    """Whether it is, in answer to `ASK`."""
 
 
 class ParentsEnd:

@@ -16,7 +16,7 @@ from mcp_trio.http.responses import Application
 from mcp_trio.http.seats import Seat
 from mcp_trio.secrets import Secret
 from mcp_trio.server.server import MCPServer, ServerOptions
-from mcp_trio.workers.leash import DRAIN, LOOK, RELOAD, Handover, Report, WorkersEnd
+from mcp_trio.workers.leash import ASK, DRAIN, LOOK, RELOAD, Handover, Report, WorkersEnd
 
 MARGIN = 5.0
 """Seconds beyond the grace period after which a worker without a parent ends, whatever it does."""
@@ -81,6 +81,7 @@ class Member:
         leave: Callable[[], object],
         reload: Callable[[], object],
         look: Callable[[], object],
+        ready: Callable[[], bool],
     ) -> Generator[Self]:
         """Do what the parent wants from now on, and tell it of changes while the block runs.
 
@@ -89,12 +90,17 @@ class Member:
             leave: goes down gently; called when the parent says so, or has ended.
             reload: reads again what files hold.
             look: has the registry looked at, because another worker has seen a change.
+            ready: what the parent is told when it asks.
         """
         section = self._given.settings.server
         mercy = section.drain_delay + section.grace_period + MARGIN
-        self._leash.obey({DRAIN: leave, RELOAD: reload, LOOK: look}, mercy=mercy)
+        actions = {DRAIN: leave, RELOAD: reload, LOOK: look, ASK: lambda: self._answer(ready())}
+        self._leash.obey(actions, mercy=mercy)
         with server.events.attach(self._hear):
             yield self
+
+    def _answer(self, ready: bool) -> None:  # noqa: FBT001 - passed on
+        self._leash.report(Report(ready=ready))
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, CatalogRefreshed) and event.revision != self._listing:

@@ -1,27 +1,28 @@
 """The parent's work: it starts the workers, looks after them, and starts those again that end.
 
 A worker that ends, or does not answer whether it lives, costs its own requests and nothing else. No
-worker outlives the parent: it ends by the leash if the parent cannot tell it.
+worker outlives the parent: it ends by the leash if the parent cannot tell it. Whether it lives is
+asked and answered over the leash, too: whoever uses up the descriptors of a process, this one or
+that, cannot make it look dead.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import random
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import attrs
 import trio
 
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.http.seats import ask, socket_path
 from mcp_trio.wire import JSONObject
-from mcp_trio.workers.leash import DRAIN, LOOK, RELOAD, Handover, ParentsEnd, Report
+from mcp_trio.workers.leash import ASK, DRAIN, LOOK, RELOAD, Handover, ParentsEnd, Report
 from mcp_trio.workers.restarts import Restarts
 
 logger = logging.getLogger("mcp_trio.workers")
@@ -58,6 +59,8 @@ class Worker:
     """Why the present process was killed by us."""
     listing: str | None = None
     """The revision of what it lists."""
+    heard: trio.Event = attrs.field(factory=trio.Event)
+    """Set by its answer to the latest question."""
     answered: float | None = None
     """When it last said that it is ready."""
     ends: int = 0
@@ -109,7 +112,6 @@ class Supervisor:
         hand_over: Callable[[int], Handover],
         *,
         count: int,
-        rooms: Path,
         patience: float,
         grace: float,
     ) -> None:
@@ -119,7 +121,6 @@ class Supervisor:
             command: starts a worker, with the number of its end of the leash behind it.
             hand_over: what a worker is given.
             count: of workers.
-            rooms: where they have their sockets.
             patience: seconds in which a worker has to answer whether it lives.
             grace: seconds that running requests have to finish in a drain.
         """
@@ -127,7 +128,6 @@ class Supervisor:
         self._hand_over = hand_over
         self._patience = patience
         self._grace = grace
-        self._rooms = rooms
         self._restarts = Restarts(count)
         self._drained = trio.Event()
         self._announced = False
@@ -301,7 +301,7 @@ class Supervisor:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listen)
-            nursery.start_soon(self._check, worker)
+            nursery.start_soon(self._check, worker, leash)
             if self.draining:
                 self._let_go(worker)
             await process.wait()
@@ -312,6 +312,9 @@ class Supervisor:
     def _heed(self, worker: Worker, pid: int, report: Report) -> None:
         if report.fault is not None:
             worker.fault = report.fault
+        if report.ready is not None:
+            worker.answered = trio.current_time() if report.ready else None
+            worker.heard.set()
         if report.urls is not None:
             self._serves(worker, pid, report.urls)
         if report.listing is not None:
@@ -332,7 +335,7 @@ class Supervisor:
             self._announced = True
             self.on_start(urls)
 
-    async def _check(self, worker: Worker) -> None:
+    async def _check(self, worker: Worker, leash: ParentsEnd) -> None:
         """Ask a process whether it lives; kill one that does not say so."""
         with trio.move_on_after(START_TIMEOUT):
             await worker.started.wait()
@@ -340,22 +343,24 @@ class Supervisor:
             worker.kill(f"did not start within {START_TIMEOUT:g} s")
             return
         interval = min(CHECK_INTERVAL, self._patience / 3)
-        path = socket_path(self._rooms, worker.number)
-        while True:
-            status = None
-            with trio.move_on_after(self._patience):
-                while status is None:
-                    try:
-                        status, _ = await ask(path, "/readyz")
-                    except OSError:
-                        await trio.sleep(interval)
-            if worker.state == "ending":
-                return
-            if status is None:
-                worker.kill(f"gave no sign of life for {self._patience:g} s; it is killed")
-                return
-            worker.answered = trio.current_time() if status == 200 else None
+        while await self._answers(worker, leash, interval):  # noqa: ASYNC110 - of its process
             await trio.sleep(interval)
+        if worker.state != "ending":
+            worker.kill(f"gave no sign of life for {self._patience:g} s; it is killed")
+
+    async def _answers(self, worker: Worker, leash: ParentsEnd, interval: float) -> bool:
+        """Whether a process says that it lives.
+
+        Questions are counted, not seconds: time in which this process stood still itself, such as
+        in a container that is paused, is not held against the worker.
+        """
+        worker.heard = trio.Event()
+        for _ in range(math.ceil(self._patience / interval)):
+            leash.tell(ASK)
+            with trio.move_on_after(interval):
+                await worker.heard.wait()
+                return True
+        return False
 
 
 def _ending(code: int | None) -> str:

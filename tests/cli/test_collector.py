@@ -1,5 +1,6 @@
-"""The garbage collector of a service leaves a catalog alone, and free memory goes back."""
+"""What a service does to its process: garbage collector, free memory, descriptors."""
 
+import errno
 import gc
 import weakref
 
@@ -128,3 +129,32 @@ async def test_memory_that_was_in_use_at_one_look_is_given_back_at_a_later_one(
         await trio.sleep(2 * collector.LOOKS)
         assert held["free"] == 0
         nursery.cancel_scope.cancel()
+
+
+async def test_a_process_without_a_descriptor_left_goes_on(monkeypatch, autojump_clock):
+    """Who has taken all of them must not end it, which each look would."""
+
+    class NoneLeft:
+        looks = 0
+
+        def read_text(self):
+            self.looks += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    left = NoneLeft()
+    monkeypatch.setattr(collector, "_trimmer", lambda: lambda _pad: 1)
+    monkeypatch.setattr(collector, "_STATM", left)
+    with trio.move_on_after(3.5 * collector.LOOKS):
+        await collector.give_back()
+    assert left.looks == 3
+
+
+def test_a_service_allows_itself_every_descriptor_that_the_system_does():
+    program = (
+        "import resource\n"
+        "from mcp_trio.cli import descriptors\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))\n"
+        "descriptors.allow_all()\n"
+        "print(*resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+    )
+    assert run("-c", program).stdout.split() == ["512", "512"]

@@ -300,7 +300,7 @@ async def test_what_keeps_every_worker_from_starting_is_told_once_by_the_parent(
                 audit_key=bytes(32),
             )
 
-        made = Supervisor(worker_command(), hand_over, count=2, rooms=tmp_path, patience=5, grace=1)
+        made = Supervisor(worker_command(), hand_over, count=2, patience=5, grace=1)
         with trio.fail_after(60), pytest.raises(ConfigurationError, match="cannot read") as caught:
             await made.run()
     assert str(caught.value).count("cannot read") == 1

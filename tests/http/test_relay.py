@@ -20,6 +20,7 @@ from mcp_trio.http.seats import Seat, ask, socket_path
 from mcp_trio.http.serving import ServingSettings
 from mcp_trio.transports.http_endpoint import reading
 from mcp_trio.wire.revisions import HANDSHAKE
+from tests.http.serving_tools import H2Client
 from tests.http.tools import make_server
 from tests.messages import initialize
 
@@ -381,6 +382,70 @@ async def test_no_more_than_so_many_requests_are_relayed_at_once(tmp_path, monke
         while (answer := await session.post(two, call("add", a=1, b=2))).status_code == 503:
             await trio.testing.wait_all_tasks_blocked(0.01)
         assert text(answer) == "3"
+
+
+async def test_one_address_has_so_many_requests_relayed_at_once(tmp_path):
+    """Whoever sends them: that a session is none is found out only where it would be."""
+    settings = ServingSettings(max_connections_per_address=2)
+    hosts = frozenset({"x"})
+    async with pair(tmp_path, settings=settings, allowed_hosts=hosts) as (one, two):
+        client = H2Client(await trio.open_tcp_stream("127.0.0.1", httpx2.URL(two.url).port))
+        forged = [
+            ("content-type", "application/json"),
+            ("accept", "application/json"),
+            ("mcp-session-id", "1.forged"),
+        ]
+
+        async def ask(**parts):
+            return await client.ask(path="/mcp", fields=forged, **parts)
+
+        async with client.stream:
+            kept = [await ask(end=False) for _ in range(2)]
+            assert (await client.read(await ask(body=b"{}")))[0] == "503"
+            for stream_id in kept:
+                client.h2.send_data(stream_id, b"{}", end_stream=True)
+            await client.flush()
+            for stream_id in kept:
+                assert (await client.read(stream_id))[0] == "400"
+            # As many again: each place was given back.
+            for _ in range(3):
+                assert (await client.read(await ask(body=b"{}")))[0] == "400"
+        while one.server._services[-1].statistics().requests_in_flight:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+async def test_who_is_refused_before_the_end_of_his_body_hears_it_at_once(tmp_path, caplog):
+    """And not in his own time: he may never send the rest."""
+    async with pair(tmp_path, max_body=1000) as (one, two):
+        session = await Session.begin(one)
+        for status, fields in {
+            b"403": ["Host: evil.example", "Content-Length: 10"],
+            b"415": ["Host: 127.0.0.1", "Content-Length: 10", "Content-Type: text/plain"],
+            b"413": ["Host: 127.0.0.1", "Content-Length: 2000", "Content-Type: application/json"],
+        }.items():
+            named = [*fields, f"Mcp-Session-Id: {session.headers['mcp-session-id']}"]
+            head = "\r\n".join(["POST /mcp HTTP/1.1", *named, "", "{"])
+            stream = await trio.open_tcp_stream("127.0.0.1", httpx2.URL(two.url).port)
+            async with stream:
+                await stream.send_all(head.encode())
+                assert (await stream.receive_some()).split(b" ")[1] == status
+    assert not any("in the middle" in line for line in caplog.messages)
+
+
+async def test_a_process_that_ends_under_many_requests_is_told_once(tmp_path, caplog):
+    async with pair(tmp_path) as (one, two):
+        session = await Session.begin(one)
+
+        async def post(number):
+            answer = await session.post(two, call("wait", number), accept="application/json")
+            assert answer.status_code == 502
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1, 6):
+                nursery.start_soon(post, number)
+            await one.record.until(*["wait started"] * 5)
+            await one.end()
+    assert sum("in the middle" in line for line in caplog.messages) == 1
 
 
 async def test_messages_of_http_sse_reach_the_stream_at_the_other_process(tmp_path):

@@ -2,8 +2,8 @@
 
 `fake_worker.py ROOMS MODE DESCRIPTOR`. It knows its number from the folder in what it is handed
 over, `number-N`. Modes: `serve`, `die`,
-`fault`, `hang` (answers nobody), `deaf` (obeys nobody), `mute` (never says that it serves), `late`
-(serves, then ends after a moment).
+`fault`, `hang` (does not say that it lives), `deaf` (obeys nobody), `mute` (never says that it
+serves), `late` (serves, then ends after a moment).
 """
 
 import json
@@ -33,26 +33,20 @@ def say(**report):
 if mode == "fault":
     say(fault="the moon is not full")
     sys.exit(1)
-path = rooms / number
-path.unlink(missing_ok=True)
-door = socket.socket(socket.AF_UNIX)
-door.bind(str(path))
-door.listen(10)
 if mode != "mute":
     say(urls=["http://fake"], listing="first")
 began = time.monotonic()
 while not (mode == "late" and time.monotonic() > began + 0.2):
-    ready, _, _ = select.select([leash] if mode == "hang" else [leash, door], [], [], 0.1)
-    if leash in ready:
-        command = leash.recv(1)
-        with (rooms / "commands").open("a") as commands:
-            commands.write(f"{number}{command.decode()}\n")
-        if not command or (command == b"d" and mode != "deaf"):
-            break
-        if command == b"r":
-            say(listing="second")
-    if door in ready:
-        client, _ = door.accept()
-        client.recv(1000)
-        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        client.close()
+    if not select.select([leash], [], [], 0.1)[0]:
+        continue
+    command = leash.recv(1)
+    if command == b"a":
+        if mode != "hang":
+            say(ready=True)
+        continue
+    with (rooms / "commands").open("a") as commands:
+        commands.write(f"{number}{command.decode()}\n")
+    if not command or (command == b"d" and mode != "deaf"):
+        break
+    if command == b"r":
+        say(listing="second")

@@ -2,13 +2,16 @@
 
 import contextlib
 import os
+import resource
 import signal
+import socket
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio import ConfigurationError
 from mcp_trio.config import parse_settings
@@ -37,7 +40,7 @@ def make(rooms, mode, *, count=2, patience=5.0, grace=1.0):
         )
 
     command = [sys.executable, "-S", "-E", str(FAKE), str(rooms), mode]
-    return Supervisor(command, hand_over, count=count, rooms=rooms, patience=patience, grace=grace)
+    return Supervisor(command, hand_over, count=count, patience=patience, grace=grace)
 
 
 async def until(condition):
@@ -214,3 +217,42 @@ async def test_a_reload_is_told_to_all(tmp_path):
         made.reload()
         commands = tmp_path / "commands"
         await until(lambda: commands.exists() and commands.read_text().count("r") == 2)
+
+
+async def test_who_uses_up_the_descriptors_of_the_parent_ends_no_worker(tmp_path):
+    """Such as by connections to the admin listener."""
+    made = make(tmp_path, "serve", patience=0.4)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as taken:
+        async with running(made, tmp_path):
+            await until(lambda: made.workers[0].ready and made.workers[1].ready)
+            taken.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+            used = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names, it does not wait
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + 3, hard))
+            with pytest.raises(OSError, match="Too many open files"):
+                for _ in range(used):
+                    taken.enter_context(socket.socket())
+            before = made.workers[0].answered
+            await until(lambda: made.workers[0].answered > before + 1)
+            assert [worker.ends for worker in made.workers] == [0, 0]
+            taken.close()
+
+
+async def test_a_parent_that_stood_still_does_not_hold_it_against_its_workers(
+    tmp_path, autojump_clock
+):
+    """All of a container may be paused: its clock goes on, and nobody answers meanwhile."""
+    made = make(tmp_path, "serve", patience=5.0)
+    worker, asked = made.workers[0], []
+
+    class Leash:
+        def tell(self, command):
+            asked.append(command)
+            if len(asked) == 3:
+                worker.heard.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made._answers, worker, Leash(), 1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        autojump_clock.jump(60.0)
+    assert asked == [b"a"] * 3
