@@ -280,7 +280,10 @@ class HTTPApp:
             principal = await self._identify(http)
             if http.scope["method"] != "POST":  # where it depends on the message
                 self._demand_scopes(principal)
-            return attrs.evolve(http, principal=principal, guard=self.options.auth)
+            guard = self.options.auth
+            if principal is None and guard is None:
+                return http
+            return attrs.evolve(http, principal=principal, guard=guard)
         except MCPError as error:
             await self._refuse(error, send, cors)
             return None

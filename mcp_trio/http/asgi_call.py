@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import trio
 
@@ -53,6 +53,10 @@ class Link(Protocol):
         """Let the reader look again at what it waits for."""
         ...
 
+    async def answer(self, start: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+        """Take a whole answer from a call; False if it has to be given part by part."""
+        ...
+
     async def deliver(self) -> None:
         """Take what the call has just said to the peer; sets `broken` when that fails."""
         ...
@@ -72,9 +76,11 @@ class ConnectionHandle:
     Found at ``scope["extensions"]["mcp_trio.connection"]``.
     """
 
-    __slots__ = ("_callback", "_link", "_lost")
+    __slots__ = ("_callback", "_link", "_lost", "body_arrived")
 
     def __init__(self, link: Link) -> None:
+        self.body_arrived = False
+        """Whether all of the request's body is there: the next message has it."""
         self._link = link
         self._callback: Callable[[], object] | None = None
         self._lost = False
@@ -169,6 +175,9 @@ class AppCall:
             self._unread += size
             if kind != "http.request" or not self._joined(message, size):
                 self._inbox.append((message, size))
+            self.handle.body_arrived = (
+                len(self._inbox) == 1 and self._inbox[0][0].get("more_body") is False
+            )
         self._announce()
 
     def _joined(self, message: Message, size: int) -> bool:
@@ -286,9 +295,10 @@ class AppCall:
             self._held_start = message
             return
         start, self._held_start = self._held_start, None
-        if start is not None:
-            await self._respond(start)
-        await self._respond(message)
+        if start is None or message.get("more_body") or not await self._whole(start, message):
+            if start is not None:
+                await self._respond(start)
+            await self._respond(message)
         await self._link.deliver()
         self._check_peer()
         if self._goodbye is not None:
@@ -296,6 +306,10 @@ class AppCall:
         elif message.get("more_body"):
             # A peer that reads fast must not let a stream that never waits starve the others.
             await trio.lowlevel.checkpoint()
+
+    async def _whole(self, start: Mapping[str, object], message: Mapping[str, object]) -> bool:
+        """Answer with all there is at once, if that can be."""
+        return message["type"] == "http.response.body" and await self._link.answer(start, message)
 
     def _check_peer(self) -> None:
         if self._peer_gone():

@@ -9,9 +9,9 @@ its decisions live in `http1` and `http2`, the socket in `byte_pipe`, the applic
 `asgi_call`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from typing import cast
+from typing import Any, cast
 
 import attrs
 import trio
@@ -212,10 +212,7 @@ class Connection:
                 return
             if self._closing or self.broken:
                 return
-            data = await self._receive()
-            if data:
-                await self._feed(data)
-            elif data is not None:
+            if await self._read_on():
                 await self._take_eof()
             elif trio.current_time() >= self._protocol.deadline:
                 self._quiet = self._protocol.idle
@@ -223,24 +220,41 @@ class Connection:
             else:
                 await self._protocol.resume()
 
-    async def _receive(self) -> bytes | None:
-        """Return the next bytes, ``b""`` at the end of file; None when the loop must look again.
+    async def _read_on(self) -> bool:
+        """Feed the protocol object until the loop must look again; whether at an end of file.
 
-        That is: after `wake_reader`, at the protocol's deadline, or with `broken` set.
+        That is: after `wake_reader`, at the protocol's deadline, with something to write or to end,
+        or with `broken` set. One scope serves many waits, since a scope costs as much as a small
+        head; so its deadline may be an earlier one than is wanted, and the loop comes back here.
         """
-        if self._woken:
-            self._woken = False
-            return None
         with trio.CancelScope(deadline=self._protocol.deadline) as self._read_scope:
-            try:
-                if not self.half_closed and not self._protocol.congested:
-                    return await self._pipe.receive()
-                await self._pipe.wait_hangup()
-            except trio.BrokenResourceError:
-                pass
-            self._break()
+            while not self._woken:
+                data = await self._receive()
+                if not data:
+                    return data is not None
+                await self._feed(data)
+                if self._out or self._closing or self._write_lock.locked():
+                    break
+                self._watch_deadline()
         self._woken = False
+        return False
+
+    async def _receive(self) -> bytes | None:
+        """Return the next bytes, ``b""`` at the end of file; None if the peer is gone."""
+        try:
+            if not self.half_closed and not self._protocol.congested:
+                return await self._pipe.receive()
+            await self._pipe.wait_hangup()
+        except trio.BrokenResourceError:
+            pass
+        self._break()
         return None
+
+    def _watch_deadline(self) -> None:
+        """See to it that the reader's wait ends by the protocol's deadline."""
+        # Setting it costs, also to what it was.
+        if self._protocol.deadline < self._read_scope.deadline:  # noqa: PLR1730
+            self._read_scope.deadline = self._protocol.deadline
 
     async def _feed(self, data: bytes) -> None:
         try:
@@ -299,7 +313,7 @@ class Connection:
             if self._protocol.resumable or self._parts.context.draining.is_set():
                 self.wake_reader()
             else:
-                self._read_scope.deadline = self._protocol.deadline
+                self._watch_deadline()
 
     async def flush(self) -> None:
         """Write what has been collected; on return it is with the kernel, or `broken` is set.
@@ -397,6 +411,10 @@ class Connection:
         # A send that failed may end the application before the reader could run its callback.
         if call.lost or not self.broken:
             self._calls.discard(call)
+
+    async def answer(self, start: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+        """Take a whole answer from a call; False if it has to be given part by part."""
+        return await self._protocol.answer(start, body)
 
     async def deliver(self) -> None:
         """Write what a call has just said, where that is not the protocol object's own task."""

@@ -6,6 +6,8 @@ going away and the deadline both end the scope, and the scope ends the handler (
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import trio
 import trio.lowlevel
@@ -173,8 +175,8 @@ async def _run(
     reaper.limit(exchange, scope.deadline)
     try:
         with scope:
-            async with http.watching(exchange.peer_gone):
-                reply = await _in_turn(service, exchange, http)
+            work = partial(_in_turn, service, exchange, http)
+            reply = await http.watched(exchange.peer_gone, work)
     finally:
         exchange.late = reaper.remove(exchange)
         exchange.place.release()

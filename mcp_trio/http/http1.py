@@ -8,7 +8,8 @@ file: it takes bytes, gives bytes, and decides; the connection reads, writes and
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import h11
 import trio
@@ -21,13 +22,14 @@ from hypercorn.protocol.h11 import (
     H11Protocol,
     H11WSConnection,
 )
-from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import H11SendableEvent
 
 from .asgi_call import AppCall
 from .hypercorn_glue import Surroundings
 from .strict_lines import read_strictly
+from .whole_answer import whole_answer
 from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 
 MAX_AHEAD = 65536
@@ -35,6 +37,7 @@ MAX_AHEAD = 65536
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 _TOKENS = frozenset({b"connection", b"sec-websocket-extensions", b"sec-websocket-protocol"})
+_SPECIAL = frozenset({b"HEAD", b"CONNECT"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _COMMENT = b":\n\n"
@@ -78,8 +81,7 @@ class HTTP1(H11Protocol):
             around.server,
             around.send,
         )
-        if isinstance(self.connection, h11.Connection):  # as it is now, before any upgrade
-            read_strictly(self.connection)
+        self.connection = self._fresh()
         settings = around.settings
         self.deadline = trio.current_time() + settings.header_timeout
         """When `expire` is due, on the Trio clock."""
@@ -100,6 +102,7 @@ class HTTP1(H11Protocol):
         self._phase: Phase = Phase.HEAD
         self._paused = False  # h11 holds input that must wait for the answer under way
         self._ahead = 0  # bytes received while paused
+        self._lasting = False  # nothing in the request under way speaks against another one
         self._call: AppCall | None = None  # of the stream under way
         self._method = b""  # of the request under way
         self._response: Response | None = None  # the head of its response, once sent
@@ -261,8 +264,9 @@ class HTTP1(H11Protocol):
     async def _begin(self, request: h11.Request) -> bool:
         """Open the stream of a request, or refuse its head and return False."""
         self._method = request.method
-        headers = list(request.headers)
+        headers = [(name.lower(), value) for name, value in request.headers.raw_items()]
         upgrade = False
+        self._lasting = request.http_version == b"1.1"
         size = len(request.target)
         framing: set[bytes] = set()
         for name, value in headers:
@@ -271,6 +275,8 @@ class HTTP1(H11Protocol):
                 framing.add(name)
             elif name == b"upgrade":
                 upgrade = True
+            elif name == b"connection" and value.lower() != b"keep-alive":
+                self._lasting = False
         status = self._judge(request, size, framing)
         if status is not None:
             await self._refuse(status)
@@ -351,6 +357,47 @@ class HTTP1(H11Protocol):
 
     # Output.
 
+    async def answer(self, start: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+        """Answer the request under way at once with all there is; False if h11 has to see to it.
+
+        Never suspends. h11 hears nothing of such an answer: for the next request it begins anew.
+        """
+        connection, stream = self.connection, self.stream
+        if not (
+            self._lasting
+            and isinstance(connection, h11.Connection)
+            and isinstance(stream, HTTPStream)
+            and stream.state is ASGIHTTPState.REQUEST
+            and connection.our_state is h11.SEND_RESPONSE
+            and connection.their_state is h11.DONE
+            and self._method not in _SPECIAL
+            and not start.get("trailers")
+            and not self._is_last_answer()
+        ):
+            return False
+        more = self.config.response_headers("h11")
+        data = whole_answer(start["status"], start.get("headers", ()), more, body.get("body", b""))
+        if data is None:
+            return False
+        await self.send(RawData(data))
+        stream.state = ASGIHTTPState.CLOSED
+        await self._close_stream()
+        left, ended = connection.trailing_data
+        self.connection = self._fresh()
+        if left:
+            self.connection.receive_data(left)
+        if ended:
+            self.connection.receive_data(b"")
+        await self._renew()
+        return True
+
+    def _fresh(self) -> h11.Connection:
+        """The parser and its state before the first byte of a request."""
+        size = self.config.h11_max_incomplete_size
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=size)
+        read_strictly(connection)
+        return connection
+
     async def stream_send(self, event: StreamEvent) -> None:
         """Take a part of the response from Hypercorn's stream."""
         if isinstance(event, Response):
@@ -400,6 +447,10 @@ class HTTP1(H11Protocol):
             await self.send(Closed())
             return
         self.connection.start_next_cycle()
+        await self._renew()
+
+    async def _renew(self) -> None:
+        """Wait for the next request from now on."""
         self._response = None
         self._ahead = 0
         self._settle()

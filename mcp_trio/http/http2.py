@@ -10,9 +10,10 @@ requests is budgeted (`http2_floods`), and nothing of it is kept. The rule of th
 
 import math
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import h2.events
 import h2.exceptions
@@ -206,6 +207,11 @@ class HTTP2(H2Protocol):
         """Take the peer's end of file. HTTP/2 has no half-closed connections."""
         del writing
         return AfterEOF.GONE if self.streams else AfterEOF.CLOSE
+
+    async def answer(self, start: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+        """Leave every answer to h2, which has the windows of the streams to keep."""
+        del start, body
+        return False
 
     async def invite_body(self) -> bool:
         """Flow control is the invitation: nothing to say."""

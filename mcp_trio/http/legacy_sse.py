@@ -149,9 +149,9 @@ class LegacySSE:
         where = quote(http.scope.get("root_path", "").rstrip("/") + self._messages_path)
         self._lines[line.id] = line
         try:
-            async with http.watching(line.leave):
-                accept = partial(line.accept, f"{where}?{SESSION}={line.id}")
-                await self._table.run_line(line, accept, http.principal, http.address)
+            accept = partial(line.accept, f"{where}?{SESSION}={line.id}")
+            run = partial(self._table.run_line, line, accept, http.principal, http.address)
+            await http.watched(line.leave, run)
         finally:
             del self._lines[line.id]
 

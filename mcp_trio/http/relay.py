@@ -14,6 +14,7 @@ import errno
 import logging
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Self, cast
 
 import attrs
@@ -162,8 +163,8 @@ class Relay:
                 async with connected(path) as (connection, socket):
                     http = HTTPRequest.read(scope, receive)
                     request = _request(scope, _Body(receive, socket))
-                    async with http.watching(leaving.cancel):
-                        await _exchange(connection, request, pass_on)
+                    work = partial(_exchange, connection, request, pass_on)
+                    await http.watched(leaving.cancel, work)
         except _ClientLeftError:
             return
         except httpcore2.ConnectTimeout:

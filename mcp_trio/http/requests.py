@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from typing import Protocol, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, TypeVar, cast
 from urllib.parse import quote
 
 import attrs
@@ -24,6 +23,9 @@ CONNECTION = "mcp_trio.connection"
 """The ASGI extension by which `http.connection` tells of a lost peer without a task."""
 
 
+T = TypeVar("T")
+
+
 class BodyTooLargeError(Exception):
     """The body has, or announces, more bytes than allowed."""
 
@@ -37,6 +39,9 @@ class PeerGoneError(Exception):
 
 
 class _Connection(Protocol):
+    @property
+    def body_arrived(self) -> bool: ...
+
     def on_disconnect(self, callback: Callable[[], None]) -> None: ...
 
 
@@ -146,43 +151,53 @@ class HTTPRequest:
             announced = 0  # the bytes are counted as they come
         if announced > limit:
             raise BodyTooLargeError
-        # One buffer: a list of the pieces would cost a body sent in small ones many times its size.
-        body = bytearray()
+        connection = self._connection
+        if connection is not None and connection.body_arrived:
+            return await self._collected(limit, claim)
         with trio.move_on_after(timeout):
-            while True:
-                message = await self.receive()
-                if message["type"] == "http.disconnect":
-                    raise PeerGoneError
-                chunk = cast("bytes", message.get("body", b""))
-                if len(body) + len(chunk) > limit:
-                    raise BodyTooLargeError
-                if not claim.grow(len(chunk)):
-                    raise OverloadedError("Too much is being read")
-                if message.get("more_body", False):
-                    body += chunk
-                else:
-                    return bytes(body + chunk) if body else chunk
+            return await self._collected(limit, claim)
         raise BodyTimeoutError
 
-    @contextlib.asynccontextmanager
-    async def watching(self, gone: Callable[[], None]) -> AsyncGenerator[None, None]:
-        """Have `gone` called when the peer goes away while the block runs.
+    async def _collected(self, limit: int, claim: Claim) -> bytes:
+        # One buffer: a list of the pieces would cost a body sent in small ones many times its size.
+        body = bytearray()
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise PeerGoneError
+            chunk = cast("bytes", message.get("body", b""))
+            if len(body) + len(chunk) > limit:
+                raise BodyTooLargeError
+            if not claim.grow(len(chunk)):
+                raise OverloadedError("Too much is being read")
+            if message.get("more_body", False):
+                body += chunk
+            else:
+                return bytes(body + chunk) if body else chunk
+
+    @property
+    def _connection(self) -> _Connection | None:
+        """Our own connection loop; None on another ASGI server."""
+        return cast("_Connection | None", self.scope.get("extensions", {}).get(CONNECTION))
+
+    async def watched(self, gone: Callable[[], None], work: Callable[[], Awaitable[T]]) -> T:
+        """Do something, and have `gone` called when the peer goes away meanwhile.
 
         Our own connection loop calls it directly. On another ASGI server a task reads
         the disconnect message.
         """
-        extension = cast("_Connection | None", self.scope.get("extensions", {}).get(CONNECTION))
-        if extension is not None:
-            extension.on_disconnect(gone)
+        connection = self._connection
+        if connection is not None:
+            connection.on_disconnect(gone)
             try:
-                yield
+                return await work()
             finally:
-                extension.on_disconnect(_nothing)
-            return
+                connection.on_disconnect(_nothing)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, gone)
-            yield
+            done = await work()
             nursery.cancel_scope.cancel()
+            return done
 
     async def _watch(self, gone: Callable[[], None]) -> None:
         while (await self.receive())["type"] != "http.disconnect":

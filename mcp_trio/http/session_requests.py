@@ -197,8 +197,7 @@ async def _connected(
     gone = trio.CancelScope()
     try:
         with gone:
-            async with http.watching(peer_gone):
-                await carry(owner)
+            await http.watched(peer_gone, partial(carry, owner))
     except trio.BrokenResourceError:
         return False
     finally:

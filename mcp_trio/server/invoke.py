@@ -190,11 +190,11 @@ class FunctionTool:
         except codec.EncodeError as error:
             raise ToolError(f"The result {error}") from error
         text = plain if isinstance(plain, str) else encoded.decode()
-        result = CallToolResult(content=[TextContent(text=text)])
+        content = [TextContent(text=text)]
         if self.output_validator is None:
-            return result
+            return CallToolResult(content=content)
         structured = {"result": plain} if self.signature.wraps_output else plain
-        return attrs.evolve(result, structured_content=structured)
+        return CallToolResult(content=content, structured_content=structured)
 
 
 class ToolOptions(TypedDict, total=False):

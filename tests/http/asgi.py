@@ -162,6 +162,8 @@ class Client:
         callbacks = []
 
         class Connection:
+            body_arrived = body is not None
+
             def on_disconnect(self, callback):
                 callbacks.append(callback)
 

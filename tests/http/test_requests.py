@@ -10,6 +10,8 @@ from mcp_trio.http.requests import BodyTooLargeError, HTTPRequest
 class Connection:
     """The ASGI extension of our own connection loop."""
 
+    body_arrived = False
+
     def __init__(self):
         self.callback = None
 
@@ -43,7 +45,13 @@ async def test_a_body_that_announces_too_much_is_refused_unread():
 
 async def test_a_peer_lost_after_the_block_concerns_nobody():
     connection, lost = Connection(), []
-    async with request(connection=connection).watching(lambda: lost.append("within")):
+
+    async def work():
+        await trio.lowlevel.checkpoint()
         connection.callback()
+        return "done"
+
+    watched = request(connection=connection).watched(lambda: lost.append("within"), work)
+    assert await watched == "done"
     connection.callback()
     assert lost == ["within"]
