@@ -38,6 +38,8 @@ def whole_answer(
     """
     if not 200 <= status <= 599 or status in _BODILESS:
         return None
+    if not isinstance(fields, (list, tuple)):
+        return None  # it may be read once only, and h11 may have to
     lengths: list[bytes] = []
     try:
         for name, value in fields:
@@ -46,9 +48,12 @@ def whole_answer(
                 lengths.append(value)
             elif known in _DOUBTFUL:
                 return None
-        told = b"".join([b"%b: %b\r\n" % field for field in fields])
+        lines = [b"%b: %b\r\n" % field for field in fields]
+        told = b"".join(lines)
         if lengths != [b"%d" % len(body)] or _FIELDS.fullmatch(told) is None:
             return None
+        if told.count(b"\n") != len(lines):
+            return None  # a value that has a line end in it, and looks like two fields
         added = b"".join([b"%b: %b\r\n" % field for field in more])
         return b"HTTP/1.1 %d \r\n%b%b\r\n%b" % (status, told, added, body)
     except (TypeError, ValueError, AttributeError):

@@ -1,0 +1,222 @@
+"""Answers that are written in one piece are what h11 would write, or are left to it."""
+
+import h11
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcp_trio.http import http1
+from mcp_trio.http.whole_answer import whole_answer
+
+from .serving_tools import Client, connect, header, read_all, read_body, served
+
+DATE = (b"date", b"Tue, 01 Dec 2026 00:00:00 GMT")
+
+
+def told_by_h11(status, fields, body):
+    """What h11 writes; None if it refuses, or says more than one answer of that kind."""
+    connection = h11.Connection(h11.SERVER)
+    connection.receive_data(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    connection.next_event()
+    try:
+        events = [
+            h11.Response(status_code=status, headers=[*fields, DATE]),
+            *([h11.Data(data=body)] if body else []),
+            h11.EndOfMessage(),
+        ]
+        return b"".join(connection.send(event) for event in events)
+    except h11.LocalProtocolError:
+        return None
+
+
+names = st.sampled_from(
+    [b"content-type", b"x-a", b"etag", b"connection", b"transfer-encoding", b"upgrade", b"te", b""]
+) | st.binary(max_size=4)
+values = st.sampled_from([b"text/plain", b"a, b", b"close", b"chunked", b" x", b"x\r\ny: z", b""])
+fields = st.tuples(names, values | st.binary(max_size=6))
+
+
+@given(
+    status=st.sampled_from([100, 199, 200, 201, 204, 205, 304, 400, 404, 500, 599, 600, 999]),
+    some=st.lists(fields, max_size=3),
+    lengths=st.lists(st.sampled_from([b"0", b"2", b"3", b"03", b"2, 2", b"x"]), max_size=2),
+    body=st.sampled_from([b"", b"ab", b"abc"]),
+)
+@example(200, [(b"x", b"a\r\nb: c")], [b"2"], b"ab")
+@example(200, [(b"x", b"a\nb")], [b"2"], b"ab")
+@example(200, [(b"x ", b"a")], [b"2"], b"ab")
+@example(200, [(b"x", b"\xff \t \x80")], [b"2"], b"ab")
+@example(200, [(b"X-Case", b"")], [b"0"], b"")
+def test_what_is_written_at_once_is_what_h11_would_write(status, some, lengths, body):
+    given_fields = [*some, *((b"content-length", length) for length in lengths)]
+    told = whole_answer(status, given_fields, [DATE], body)
+    if told is not None:
+        assert told == told_by_h11(status, given_fields, body)
+
+
+@pytest.mark.parametrize("body", [b"", b"x", bytes(100_000)])
+def test_plain_answers_are_written_at_once(body):
+    plain = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    for status in (200, 202, 400, 403, 404, 413, 429, 503):
+        assert whole_answer(status, plain, [DATE], body) == told_by_h11(status, plain, body)
+        assert whole_answer(status, plain, [DATE], body) is not None
+
+
+@pytest.mark.parametrize(
+    "wrong", [[("x", "y")], [(b"x",)], [(b"x", None)], [b"xy"], None, [(b"x", "y")]]
+)
+def test_what_is_no_header_field_is_left_to_others(wrong):
+    assert whole_answer(200, wrong, [DATE], b"") is None
+
+
+async def test_fields_that_can_be_read_once_only_are_there_for_h11(written):
+    async def lazy(scope, receive, send):
+        await say(send, b"lazy", headers=iter([(b"content-length", b"4"), (b"x-a", b"b")]))
+
+    async with served(lazy) as port, await connect(port) as stream:
+        client = Client(stream)
+        await client.ask("GET")
+        response, body = await client.read()
+    assert (header(response, b"x-a"), body, written) == (b"b", b"lazy", [])
+
+
+async def say(send, body, **more):
+    fields = more.pop("headers", [(b"content-length", b"%d" % len(body))])
+    await send({"type": "http.response.start", "status": 200, "headers": fields, **more})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The bodies of the answers that were written at once."""
+    seen = []
+
+    def watched(status, fields, more, body):
+        told = whole_answer(status, fields, more, body)
+        if told is not None:
+            seen.append(body)
+        return told
+
+    monkeypatch.setattr(http1, "whole_answer", watched)
+    return seen
+
+
+async def app(scope, receive, send):
+    await say(send, await read_body(receive) or b"none")
+
+
+async def test_the_usual_request_is_answered_at_once_time_and_again(written):
+    async with served(app) as port, await connect(port) as stream:
+        client = Client(stream)
+        for number in range(3):
+            await client.ask(body=b"%d" % number)
+            response, body = await client.read()
+            assert (response.status_code, body) == (200, b"%d" % number)
+            assert header(response, b"date") is not None
+    assert written == [b"0", b"1", b"2"]
+
+
+ONCE = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n%b\r\n%d"
+
+
+async def test_pipelined_requests_are_each_answered_at_once_until_an_end_of_file(written):
+    async with served(app) as port, await connect(port) as stream:
+        await stream.send_all(b"".join(ONCE % (b"", number) for number in range(4)))
+        await stream.send_eof()
+        data = await read_all(stream)
+    assert data.count(b"HTTP/1.1 200 ") == 4
+    assert [data.index(b"\r\n\r\n%d" % number) for number in range(4)] == sorted(
+        data.index(b"\r\n\r\n%d" % number) for number in range(4)
+    )
+    # Once h11 has seen the end of file, it has to say that the connection closes.
+    assert written[:3] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "end"),
+    [
+        (ONCE % (b"connection: close\r\n", 7), b"\r\n\r\n7"),
+        (ONCE % (b"connection: keep-alive, Close\r\n", 7), b"\r\n\r\n7"),
+        (b"POST / HTTP/1.0\r\ncontent-length: 1\r\n\r\n7", b"\r\n\r\n7"),
+    ],
+)
+async def test_whoever_wants_no_other_answer_gets_the_connection_closed(
+    written, request_bytes, end
+):
+    async with served(app) as port, await connect(port) as stream:
+        await stream.send_all(request_bytes)
+        data = await read_all(stream)
+    assert b"\r\nconnection: close\r\n" in data.lower()
+    assert data.endswith(end)
+    assert written == []
+
+
+async def test_keep_alive_in_so_many_words_keeps_it(written):
+    async with served(app) as port, await connect(port) as stream:
+        client = Client(stream)
+        for _ in range(2):
+            await client.ask(body=b"7", connection="Keep-Alive")
+            response, _ = await client.read()
+            assert header(response, b"connection") is None
+    assert written == [b"7", b"7"]
+
+
+async def test_the_last_request_of_a_connection_is_told_so(written):
+    async with served(app, max_requests_per_connection=2) as port, await connect(port) as stream:
+        await stream.send_all(3 * (ONCE % (b"", 7)))
+        data = await read_all(stream)
+    assert data.count(b"HTTP/1.1 200 ") == 2
+    assert data.lower().count(b"connection: close") == 1
+    assert written == [b"7"]
+
+
+async def test_a_head_alone_is_answered_without_a_body(written):
+    async with served(app) as port, await connect(port) as stream:
+        await stream.send_all(b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await stream.send_eof()
+        data = await read_all(stream)
+    assert b"content-length: 4\r\n" in data
+    assert data.endswith(b"\r\n\r\n")
+    assert written == []
+
+
+async def test_an_answer_before_the_end_of_the_request_closes_the_connection(written):
+    async def hasty(scope, receive, send):
+        await say(send, b"enough")
+
+    async with served(hasty) as port, await connect(port) as stream:
+        await stream.send_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
+        data = await read_all(stream)
+    assert b"connection: close\r\n" in data
+    assert data.endswith(b"enough")
+    assert written == []
+
+
+@pytest.mark.parametrize(
+    "fields", [[], [(b"content-length", b"5")], [(b"transfer-encoding", b"chunked")]]
+)
+async def test_an_answer_with_another_length_or_none_is_left_to_h11(written, fields):
+    async def odd(scope, receive, send):
+        await say(send, b"odd!", headers=fields)
+
+    async with served(odd) as port, await connect(port) as stream:
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await stream.send_eof()
+        data = await read_all(stream)
+    assert b"odd!" in data
+    assert (b"chunked" in data) == (fields != [(b"content-length", b"5")])
+    assert written == []
+
+
+async def test_a_second_answer_is_a_fault_of_the_application(written, caplog):
+    async def twice(scope, receive, send):
+        await say(send, b"one")
+        await say(send, b"two")
+
+    async with served(twice) as port, await connect(port) as stream:
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await stream.send_eof()
+        data = await read_all(stream)
+    assert data.endswith(b"\r\n\r\none")
+    assert data.count(b"HTTP/1.1") == 1
+    assert written == [b"one"]
