@@ -27,6 +27,7 @@ from mcp_trio.framing import headers as names
 from mcp_trio.http import legacy_sse, session_requests, websocket
 from mcp_trio.http.access import note_of
 from mcp_trio.http.budget import Budget, Claim
+from mcp_trio.http.cors import cors_fields, preflight_fields
 from mcp_trio.http.exchange import serve_request
 from mcp_trio.http.options import HTTPOptions, good_until, identified
 from mcp_trio.http.probes import PROBES, answer_probe
@@ -78,11 +79,6 @@ MAX_TOLD = 100
 
 _CHALLENGE: Header = (b"www-authenticate", b"Bearer")
 _ALLOW: Header = (b"allow", b"POST, GET, DELETE, OPTIONS")
-_EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce, Retry-After"
-_REQUESTED = (
-    b"Content-Type, Accept, Authorization, DPoP, MCP-Protocol-Version, Mcp-Session-Id, "
-    b"Last-Event-ID, Mcp-Method, Mcp-Name"
-)
 
 
 class HTTPApp:
@@ -251,7 +247,7 @@ class HTTPApp:
             self._tell_refusal(refusal, http)
             await refuse(send, refusal.status, refusal.reason)
             return
-        cors = _cors(http)
+        cors = cors_fields(http)
         if http.scope["method"] != "OPTIONS":  # which browsers send without credentials
             known = await self._identified(http, send, cors)
             if known is None:
@@ -268,7 +264,7 @@ class HTTPApp:
             case "DELETE":
                 await self._delete(http, send, cors)
             case "OPTIONS":
-                await respond(send, 204, headers=(*cors, *_preflight(http, cors), _ALLOW))
+                await respond(send, 204, headers=(*cors, *preflight_fields(http, cors), _ALLOW))
             case _:
                 await refuse(send, 405, "Method not allowed", headers=(*cors, _ALLOW))
 
@@ -377,7 +373,7 @@ class HTTPApp:
                             _note_message(http, message, Kind.HANDSHAKE)
                             await self._legacy.post(line, message, http, send, cors)
             case "OPTIONS":
-                await respond(send, 204, headers=(*cors, *_preflight(http, cors)))
+                await respond(send, 204, headers=(*cors, *preflight_fields(http, cors)))
             case _:
                 allow = (b"allow", b"GET, OPTIONS" if opens else b"POST, OPTIONS")
                 await refuse(send, 405, "Method not allowed", headers=(*cors, allow))
@@ -594,29 +590,3 @@ async def _refuse_loop(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "lifespan.startup.failed", "message": reason})
         return
     raise RuntimeError(reason)
-
-
-def _cors(http: HTTPRequest) -> tuple[Header, ...]:
-    """What lets a web page read the answer. The gate has already judged its origin."""
-    origin = http.headers.get("origin")
-    if origin is None:
-        return ()
-    return (
-        (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"vary", b"Origin"),
-        (b"access-control-expose-headers", _EXPOSED),
-    )
-
-
-def _preflight(http: HTTPRequest, cors: tuple[Header, ...]) -> tuple[Header, ...]:
-    if not cors:
-        return ()
-    # Which arguments are mirrored is each tool's own affair, and a browser takes no pattern.
-    asked = http.headers.get("access-control-request-headers", "").split(",")
-    mirrored = [name for part in asked if names.is_param(name := part.strip(" \t"))]
-    allowed = b", ".join([_REQUESTED, *(name.encode("ascii") for name in mirrored)])
-    return (
-        (b"access-control-allow-methods", b"POST, GET, DELETE"),
-        (b"access-control-allow-headers", allowed),
-        (b"access-control-max-age", b"600"),
-    )

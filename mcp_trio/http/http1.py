@@ -29,7 +29,7 @@ from hypercorn.typing import H11SendableEvent
 from .asgi_call import AppCall
 from .hypercorn_glue import Surroundings
 from .strict_lines import read_strictly
-from .whole_answer import whole_answer
+from .whole_messages import Head, whole_answer, whole_request
 from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 
 MAX_AHEAD = 65536
@@ -37,6 +37,7 @@ MAX_AHEAD = 65536
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 _TOKENS = frozenset({b"connection", b"sec-websocket-extensions", b"sec-websocket-protocol"})
+_READ = {h11.CLIENT: h11.DONE, h11.SERVER: h11.SEND_RESPONSE}
 _SPECIAL = frozenset({b"HEAD", b"CONNECT"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -102,6 +103,7 @@ class HTTP1(H11Protocol):
         self._phase: Phase = Phase.HEAD
         self._paused = False  # h11 holds input that must wait for the answer under way
         self._ahead = 0  # bytes received while paused
+        self._whole = b""  # the request under way, if h11 has not read it
         self._lasting = False  # nothing in the request under way speaks against another one
         self._call: AppCall | None = None  # of the stream under way
         self._method = b""  # of the request under way
@@ -156,10 +158,12 @@ class HTTP1(H11Protocol):
     async def handle(self, event: Event) -> None:
         """Take bytes, or the news that the connection is over. Never suspends."""
         if isinstance(event, RawData):
-            if self._paused:
-                self._ahead += len(event.data)
-            self.connection.receive_data(event.data)
-            await self._handle_events()
+            if not await self._take_whole(event.data):
+                self._ask_h11()
+                if self._paused:
+                    self._ahead += len(event.data)
+                self.connection.receive_data(event.data)
+                await self._handle_events()
         elif isinstance(event, Closed):
             await self._close_stream()
 
@@ -183,6 +187,7 @@ class HTTP1(H11Protocol):
         """
         if isinstance(self.connection, H11WSConnection):
             return AfterEOF.GONE
+        self._ask_h11()
         self.connection.receive_data(b"")
         await self._handle_events()
         if self.stream is None:
@@ -214,6 +219,32 @@ class HTTP1(H11Protocol):
 
     # Input.
 
+    async def _take_whole(self, data: bytes) -> bool:
+        """Begin a request that has come in one piece; False if h11 has to read it."""
+        if self.stream is not None or not isinstance(self.connection, h11.Connection):
+            return False
+        if any(self.connection.trailing_data) or (found := whole_request(data)) is None:
+            return False
+        head, body = found
+        if await self._begin(head):
+            self._whole = data
+            await self._pass_on(Body(stream_id=STREAM_ID, data=body))
+            await self._pass_on(EndBody(stream_id=STREAM_ID))
+        self._settle()
+        return True
+
+    async def _pass_on(self, event: StreamEvent) -> None:
+        if self.stream is not None:
+            await self.stream.handle(event)
+
+    def _ask_h11(self) -> None:
+        """Have h11 read the request under way as well, if it has not: it is needed now."""
+        data, self._whole = self._whole, b""
+        if data and isinstance(self.connection, h11.Connection):
+            self.connection.receive_data(data)
+            while not isinstance(self.connection.next_event(), h11.EndOfMessage):
+                pass
+
     async def _handle_events(self) -> None:
         self._paused = False
         while True:
@@ -223,7 +254,9 @@ class HTTP1(H11Protocol):
                 await self._refuse(self._status_of(error))
                 break
             if isinstance(event, h11.Request):
-                if not await self._begin(event):
+                headers = [(name.lower(), value) for name, value in event.headers.raw_items()]
+                head = Head(event.method, event.target, headers, event.http_version)
+                if not await self._begin(head, event):
                     break
             elif self.stream is None or not isinstance(event, (h11.Data, h11.EndOfMessage, Data)):
                 self._paused = event is h11.PAUSED
@@ -261,15 +294,14 @@ class HTTP1(H11Protocol):
                 return
         await stream.handle(event)
 
-    async def _begin(self, request: h11.Request) -> bool:
+    async def _begin(self, head: Head, request: h11.Request | None = None) -> bool:
         """Open the stream of a request, or refuse its head and return False."""
-        self._method = request.method
-        headers = [(name.lower(), value) for name, value in request.headers.raw_items()]
+        self._method = head.method
         upgrade = False
-        self._lasting = request.http_version == b"1.1"
-        size = len(request.target)
+        self._lasting = head.version == b"1.1"
+        size = len(head.target)
         framing: set[bytes] = set()
-        for name, value in headers:
+        for name, value in head.headers:
             size += len(name) + len(value) + 4
             if name in _FRAMING:
                 framing.add(name)
@@ -277,12 +309,12 @@ class HTTP1(H11Protocol):
                 upgrade = True
             elif name == b"connection" and value.lower() != b"keep-alive":
                 self._lasting = False
-        status = self._judge(request, size, framing)
+        status = self._judge(head, size, framing)
         if status is not None:
             await self._refuse(status)
             return False
-        if upgrade:
-            if not readable_handshake(headers):
+        if upgrade and request is not None:
+            if not readable_handshake(head.headers):
                 await self._refuse(400)
                 return False
             await self._create_stream(request)  # WebSocket, perhaps
@@ -302,35 +334,35 @@ class HTTP1(H11Protocol):
         await self.stream.handle(
             Request(
                 stream_id=STREAM_ID,
-                headers=headers,
-                http_version=request.http_version.decode("ascii"),
-                method=request.method.decode("ascii").upper(),
-                raw_path=origin_form(request.target),
+                headers=head.headers,
+                http_version=head.version.decode("ascii"),
+                method=head.method.decode("ascii").upper(),
+                raw_path=origin_form(head.target),
                 state=self.connection_state,
             )
         )
         return True
 
-    def _judge(self, request: h11.Request, size: int, framing: set[bytes]) -> int | None:
+    def _judge(self, head: Head, size: int, framing: set[bytes]) -> int | None:
         """Return the status to refuse this head with, if it is to be refused.
 
         Raises:
             H2ProtocolAssumedError: it is the preface of HTTP/2.
         """
-        version = request.http_version
+        version = head.version
         if version not in {b"1.1", b"1.0"}:
-            if request.method == b"PRI" and not self.keep_alive_requests:
+            if head.method == b"PRI" and not self.keep_alive_requests:
                 raise H2ProtocolAssumedError(_PREFACE + self.connection.trailing_data[0])
             return 505
-        if len(request.target) > self._max_url:
+        if len(head.target) > self._max_url:
             return 414
-        if size > self._max_head or len(request.headers) > self._max_fields:
+        if size > self._max_head or len(head.headers) > self._max_fields:
             return 431
         # RFC 9112 6.1: both framings at once, or a transfer coding from HTTP/1.0, is how one
         # request is smuggled inside another past a proxy that reads it differently.
         if len(framing) > 1 or (version == b"1.0" and b"transfer-encoding" in framing):
             return 400
-        if not request.target.startswith(b"/") and not names_one_host(request):
+        if not head.target.startswith(b"/") and not names_one_host(head):
             return 400
         return None
 
@@ -346,7 +378,9 @@ class HTTP1(H11Protocol):
     def _settle(self) -> None:
         """Set the deadline that belongs to the state h11 is in now."""
         state = self.connection.their_state
-        if state is h11.IDLE:
+        if self._whole:
+            phase = Phase.ANSWER
+        elif state is h11.IDLE:
             first = not self.keep_alive_requests
             phase = Phase.HEAD if first or self.connection.trailing_data[0] else Phase.IDLE
         else:
@@ -368,8 +402,7 @@ class HTTP1(H11Protocol):
             and isinstance(connection, h11.Connection)
             and isinstance(stream, HTTPStream)
             and stream.state is ASGIHTTPState.REQUEST
-            and connection.our_state is h11.SEND_RESPONSE
-            and connection.their_state is h11.DONE
+            and (self._whole or connection.states == _READ)
             and self._method not in _SPECIAL
             and not start.get("trailers")
             and not self._is_last_answer()
@@ -382,12 +415,15 @@ class HTTP1(H11Protocol):
         await self.send(RawData(data))
         stream.state = ASGIHTTPState.CLOSED
         await self._close_stream()
-        left, ended = connection.trailing_data
-        self.connection = self._fresh()
-        if left:
-            self.connection.receive_data(left)
-        if ended:
-            self.connection.receive_data(b"")
+        if self._whole:
+            self._whole = b""
+        else:
+            left, ended = connection.trailing_data
+            self.connection = self._fresh()
+            if left:
+                self.connection.receive_data(left)
+            if ended:
+                self.connection.receive_data(b"")
         await self._renew()
         return True
 
@@ -400,6 +436,7 @@ class HTTP1(H11Protocol):
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Take a part of the response from Hypercorn's stream."""
+        self._ask_h11()
         if isinstance(event, Response):
             self._response = event
             self._tail = b""
@@ -472,12 +509,12 @@ def origin_form(target: bytes) -> bytes:
     return slash + path if slash else b"/"
 
 
-def names_one_host(request: h11.Request) -> bool:
+def names_one_host(head: Head) -> bool:
     """Whether a target in absolute form names the host that `Host` does (RFC 9112, 3.2.2)."""
-    scheme, found, rest = request.target.partition(b"://")
+    scheme, found, rest = head.target.partition(b"://")
     if not found or scheme.lower() not in {b"http", b"https"}:
         return True
-    hosts = {value.lower() for name, value in request.headers if name == b"host"}
+    hosts = {value.lower() for name, value in head.headers if name == b"host"}
     return hosts == {rest.partition(b"/")[0].partition(b"?")[0].lower()}
 
 

@@ -1,12 +1,16 @@
-"""Answers that are written in one piece are what h11 would write, or are left to it."""
+"""Messages that are read or written in one piece are what h11 makes of them, or left to it."""
 
+import attrs
 import h11
 import pytest
+import trio
+import trio.testing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_trio.http import http1
-from mcp_trio.http.whole_answer import whole_answer
+from mcp_trio.http.strict_lines import read_strictly
+from mcp_trio.http.whole_messages import whole_answer, whole_request
 
 from .serving_tools import Client, connect, header, read_all, read_body, served
 
@@ -67,6 +71,122 @@ def test_plain_answers_are_written_at_once(body):
 )
 def test_what_is_no_header_field_is_left_to_others(wrong):
     assert whole_answer(200, wrong, [DATE], b"") is None
+
+
+# Requests.
+
+BODY = b'{"a":1}'
+HEAD = [b"Host: x", b"content-length: 7"]
+
+
+def request_of(lines, body=BODY, first=b"POST /mcp HTTP/1.1"):
+    return b"".join(line + b"\r\n" for line in [first, *lines, b""]) + body
+
+
+def read_by_h11(data):
+    """Method, target, fields, version and body of the one request that these bytes are."""
+    connection = h11.Connection(h11.SERVER)
+    read_strictly(connection)
+    connection.receive_data(data)
+    request, body = connection.next_event(), b""
+    assert isinstance(request, h11.Request)
+    while not isinstance(event := connection.next_event(), h11.EndOfMessage):
+        assert isinstance(event, h11.Data)
+        body += event.data
+    assert connection.trailing_data == (b"", False)
+    assert connection.their_state is h11.DONE
+    assert not connection.they_are_waiting_for_100_continue
+    fields = [(name, value) for name, value in request.headers]
+    return (request.method, request.target, fields, request.http_version), body
+
+
+lines = st.sampled_from(
+    [
+        b"Host: y",
+        b"content-length: 7",
+        b"Content-Length: 07",
+        b"content-length: +7",
+        b"content-length: 7, 7",
+        b"content-length : 7",
+        b"transfer-encoding: chunked",
+        b"connection: keep-alive",
+        b"connection: close",
+        b"expect: 100-continue",
+        b"upgrade: websocket",
+        b" folded: x",
+        b"x: a\tb  c \t",
+        b"x:",
+        b"x: \xff",
+        b"x: a\x00b",
+        b"x: a\nb",
+        b"x: a\rb",
+        b"x",
+        b": x",
+    ]
+) | st.binary(max_size=12)
+
+
+@given(
+    first=st.sampled_from(
+        [
+            b"POST /mcp HTTP/1.1",
+            b"POST / HTTP/1.0",
+            b"POST  / HTTP/1.1",
+            b"POST /\xff HTTP/1.1",
+            b"POST / HTTP/1.1 ",
+            b"post / HTTP/1.1",
+            b"POST http://x/ HTTP/1.1",
+            b"\r\nPOST / HTTP/1.1",
+        ]
+    ),
+    some=st.lists(st.sampled_from(HEAD) | lines, max_size=5),
+    body=st.sampled_from([b"", BODY, BODY + b"x", BODY[:-1], BODY + b"\r\n\r\n"]),
+)
+def test_what_is_read_at_once_is_what_h11_would_read(first, some, body):
+    data = request_of(some, body, first)
+    if (found := whole_request(data)) is not None:
+        assert (attrs.astuple(found[0], recurse=False), found[1]) == read_by_h11(data)
+
+
+ODD = st.sampled_from(b"\r\n\t\x00 :,/0179aZ\x7f\xff")
+
+
+@given(st.data())
+def test_no_changed_byte_makes_it_read_what_h11_would_not(data):
+    whole = bytearray(request_of([*HEAD, b"accept: a, b", b"connection: keep-alive"]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(whole) - 1))
+        whole[place] = data.draw(
+            st.sampled_from(b"\r\n\t\x00 :,/0179aZ\x7f\xff") | st.integers(0, 255)
+        )
+    if (found := whole_request(bytes(whole))) is not None:
+        assert (attrs.astuple(found[0], recurse=False), found[1]) == read_by_h11(bytes(whole))
+
+
+@pytest.mark.parametrize(
+    "more", [[], [b"connection: keep-alive"], [b"X-A:", b"x-a: \t b c\t"], [b"origin: http://x"]]
+)
+def test_plain_requests_are_read_at_once(more):
+    data = request_of([*HEAD, *more])
+    assert whole_request(data) is not None
+    assert (attrs.astuple(whole_request(data)[0], recurse=False), BODY) == read_by_h11(data)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"x:" + b" " * 60_000 + b"\x00",
+        b"x: " + b"a " * 30_000 + b"\x00",
+        b"x: " + b"a" * 60_000 + b"\x00",
+        b"\r\n".join([b"a: b"] * 10_000) + b"\x00",
+        b"a" * 60_000,
+    ],
+)
+def test_a_head_that_is_meant_to_be_slow_to_read_is_not(line):
+    assert whole_request(request_of([*HEAD, line])) is None
+
+
+# On a connection.
 
 
 async def test_fields_that_can_be_read_once_only_are_there_for_h11(written):
@@ -206,6 +326,60 @@ async def test_an_answer_with_another_length_or_none_is_left_to_h11(written, fie
     assert b"odd!" in data
     assert (b"chunked" in data) == (fields != [(b"content-length", b"5")])
     assert written == []
+
+
+async def test_a_request_in_one_piece_may_be_answered_in_parts(written):
+    async def parts(scope, receive, send):
+        body = await read_body(receive)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for number in range(3):
+            await send({"type": "http.response.body", "body": b"%d" % number, "more_body": True})
+        await send({"type": "http.response.body", "body": body})
+
+    async with served(parts) as port, await connect(port) as stream:
+        client = Client(stream)
+        for number in range(2):
+            await client.ask(body=b"%d" % number)
+            response, body = await client.read()
+            assert header(response, b"transfer-encoding") == b"chunked"
+            assert body == b"012%d" % number
+    assert written == []
+
+
+async def test_a_request_that_comes_while_another_one_is_answered_waits_for_its_turn(written):
+    began, go_on = trio.Event(), trio.Event()
+
+    async def slow(scope, receive, send):
+        body = await read_body(receive)
+        began.set()
+        await go_on.wait()
+        await say(send, body)
+
+    async with served(slow) as port, await connect(port) as stream:
+        await stream.send_all(ONCE % (b"", 1))
+        await began.wait()
+        await stream.send_all((ONCE % (b"", 2))[:20])
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await stream.send_all((ONCE % (b"", 2))[20:] + ONCE % (b"", 3))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        go_on.set()
+        await stream.send_eof()
+        data = await read_all(stream)
+    assert data.count(b"HTTP/1.1 200 ") == 3
+    assert data.index(b"\r\n\r\n1") < data.index(b"\r\n\r\n2") < data.index(b"\r\n\r\n3")
+
+
+async def test_an_application_that_says_nothing_to_a_request_in_one_piece_gives_500(
+    written, caplog
+):
+    async def silent(scope, receive, send):
+        await read_body(receive)
+
+    async with served(silent) as port, await connect(port) as stream:
+        await stream.send_all(ONCE % (b"", 1))
+        data = await read_all(stream)
+    assert data.startswith(b"HTTP/1.1 500 ")
+    assert data.count(b"HTTP/1.1") == 1
 
 
 async def test_a_second_answer_is_a_fault_of_the_application(written, caplog):
