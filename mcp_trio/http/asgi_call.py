@@ -119,7 +119,15 @@ class ConnectionHandle:
 class AppCall:
     """One run of the application. Owned by its connection's nursery."""
 
-    def __init__(self, link: Link, scope: Scope, respond: Respond, *, grace: float) -> None:
+    def __init__(
+        self,
+        link: Link,
+        scope: Scope,
+        respond: Respond,
+        *,
+        grace: float,
+        limit: trio.CancelScope | None = None,
+    ) -> None:
         """Prepare the call; `run` is the task.
 
         Args:
@@ -127,6 +135,8 @@ class AppCall:
             scope: the ASGI scope, to which the handle is added.
             respond: the protocol stream's ``app_send``; it ends the response on None.
             grace: seconds the application keeps after its peer is lost.
+            limit: a scope around the call that may be cancelled then, because all that is in it has
+                lost the same peer; None for a scope of the call's own, which costs a while.
         """
         self.handle = ConnectionHandle(link)
         self.consumed: Callable[[int], None] | None = None
@@ -146,7 +156,8 @@ class AppCall:
         self._unread = 0  # the sum of those sizes
         self._goodbye: Message | None = None  # what `receive` says for ever after the inbox
         self._arrival: trio.Event | None = None  # exists while someone waits in `receive`
-        self._limit = trio.CancelScope()
+        self._shared = limit is not None
+        self._limit = limit or trio.CancelScope()
 
     @property
     def full(self) -> bool:
@@ -227,20 +238,31 @@ class AppCall:
     async def run(self, app: ASGIApp) -> None:
         """Run the application, then complete, refuse or cut the response it left behind."""
         try:
-            with self._limit:
-                await self._run_guarded(app)
-            if self._limit.cancelled_caught:
-                LOGGER.warning(
-                    "application cancelled: still running %.1f s after its peer was lost (%s)",
-                    self._grace,
-                    self._scope["path"],
-                )
+            await self._run_limited(app)
             if not self._peer_gone():
                 with suppress(trio.BrokenResourceError):
                     await self._respond(None)
                 await self._link.deliver()
         finally:
             self._link.end_call(self)
+
+    async def _run_limited(self, app: ASGIApp) -> None:
+        ended = False
+        try:
+            if self._shared:
+                await self._run_guarded(app)
+                ended = True
+            else:
+                with self._limit:
+                    await self._run_guarded(app)
+                    ended = True
+        finally:
+            if not ended and trio.current_time() >= self._limit.deadline:
+                LOGGER.warning(
+                    "application cancelled: still running %.1f s after its peer was lost (%s)",
+                    self._grace,
+                    self._scope["path"],
+                )
 
     async def _run_guarded(self, app: ASGIApp) -> None:
         try:

@@ -386,7 +386,9 @@ class Connection:
         """Start a request's application task, for Hypercorn's streams; return its inbox."""
         del app, config
         place, status = self._parts.doorway.admit(scope, self._peer)
-        call = AppCall(self, scope, respond, grace=self._settings.disconnect_grace)
+        # Over HTTP/1.1 whatever loses a call its peer ends the whole connection.
+        limit = self._nursery.cancel_scope if isinstance(self._protocol, HTTP1) else None
+        call = AppCall(self, scope, respond, grace=self._settings.disconnect_grace, limit=limit)
         self._calls.add(call)
         self._protocol.adopt(call)
         served = self._parts.app if status is None else refusing(status)
