@@ -80,9 +80,24 @@ def check_source(headers: Mapping[str, str], policy: GatePolicy) -> Refusal | No
     if not _known(host, policy):
         return Refusal(403, "Host is not allowed", "add it to allowed_hosts to serve it")
     origin = headers.get("origin")
-    if origin is None or origin_allowed(origin.lower(), host, policy):
+    if origin is None:
+        return _embedded(headers)
+    if origin_allowed(origin.lower(), host, policy):
         return None
     return Refusal(403, "Origin is not allowed", "add it to allowed_origins to serve it")
+
+
+def _embedded(headers: Mapping[str, str]) -> Refusal | None:
+    """Judge a request without an origin, as browsers send it for images, scripts and frames.
+
+    The page of another site that has them cannot read the answer, but it has us do the work.
+    Browsers say of what they send where it comes from (Fetch Metadata); following a link is fine.
+    """
+    if headers.get("sec-fetch-site") != "cross-site":
+        return None
+    if (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document"):
+        return None
+    return Refusal(403, "A page of another site has sent this", "open it by itself")
 
 
 def origin_allowed(origin: str, host: str, policy: GatePolicy) -> bool:

@@ -1,12 +1,15 @@
 """The admin listener: pages for operators, by path, apart from what clients reach.
 
-A page is a function, plain or async, that is asked anew for every request. Nothing here can change
+A page is a function, plain or async, that is asked anew for every request, unless that takes long
+(`CHEAP`, `RARELY`). Nothing here can change
 anything: only GET and HEAD are answered. Who may connect is decided by where the listener is bound.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
@@ -44,6 +47,33 @@ Page: TypeAlias = Callable[[], Document | Awaitable[Document]]
 """Makes a document. If it waits, then for a bounded time; if it raises, the answer is 500 and the
 log says why."""
 
+CHEAP = 0.02
+"""Seconds that a page may take to be made each time anew."""
+RARELY = 10
+"""How many times as long as it took to make, one that took longer is shown again as it was: so that
+nobody who asks over and over holds up the requests of clients by it."""
+
+
+class _Sparing:
+    """A page that is made less often the longer that takes. One that waits holds up nobody."""
+
+    def __init__(self, page: Page, clock: Callable[[], float]) -> None:
+        self._page = page
+        self._clock = clock
+        self._made: Document | None = None
+        self._until = -math.inf
+
+    def __call__(self) -> Document | Awaitable[Document]:
+        begun = self._clock()
+        if self._made is not None and begun < self._until:
+            return self._made
+        self._made = None
+        made = self._page()
+        took = self._clock() - begun
+        if isinstance(made, Document) and took > CHEAP:
+            self._made, self._until = made, begun + took * (1 + RARELY)
+        return made
+
 
 class AdminApp:
     """The ASGI application of an admin listener, for `HTTPService`."""
@@ -54,6 +84,7 @@ class AdminApp:
         *,
         policy: gate.GatePolicy,
         ready: Callable[[], bool],
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Make one.
 
@@ -62,8 +93,9 @@ class AdminApp:
             policy: which Host values are served, so that no web page gets at it by a name
                 of its own (DNS rebinding). No web origin is.
             ready: what `GET /readyz` answers.
+            clock: what the making of a page is timed by, in seconds.
         """
-        self._pages = dict(pages)
+        self._pages = {path: _Sparing(page, clock) for path, page in pages.items()}
         self._policy = policy
         self._ready = ready
 
@@ -94,6 +126,7 @@ _FIELDS: tuple[Header, ...] = (
     (b"cache-control", b"no-store"),
     # A document repeats what clients say: it is what its media type says, and nothing else.
     (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
 
 

@@ -47,7 +47,6 @@ def page() -> Document:
         (b"content-security-policy", policy.encode()),
         (b"referrer-policy", b"no-referrer"),
         (b"cross-origin-opener-policy", b"same-origin"),
-        (b"cross-origin-resource-policy", b"same-origin"),
     )
     return Document(text.encode(), b"text/html; charset=utf-8", headers=headers)
 

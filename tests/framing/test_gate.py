@@ -102,6 +102,29 @@ def test_a_page_of_the_server_itself_may_use_it() -> None:
     assert not admitted(ANYWHERE, "10.0.0.1:8000", "http://localhost")
 
 
+def from_a_page(site: str, mode: str, dest: str) -> bool:
+    """Whether a request is admitted that a browser sends without an origin."""
+    fields = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+    refusal = check_source({"host": "127.0.0.1:8000", **fields}, LOCAL)
+    assert refusal is None or refusal.status == 403
+    return refusal is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "dest"),
+    [("no-cors", "image"), ("no-cors", "script"), ("no-cors", "empty"), ("navigate", "iframe")],
+)
+def test_what_a_page_of_another_site_embeds_is_not_made_for_it(mode: str, dest: str) -> None:
+    """It could not read it, but have us work."""
+    assert not from_a_page("cross-site", mode, dest)
+    assert from_a_page("same-origin", mode, dest)
+
+
+def test_a_link_of_another_site_may_be_followed() -> None:
+    assert from_a_page("cross-site", "navigate", "document")
+    assert from_a_page("none", "navigate", "document")
+
+
 def test_listed_origins_are_taken_whole_and_whatever_their_case() -> None:
     assert admitted(NAMED, "mcp.example", "https://APP.example")
     assert admitted(NAMED, "mcp.example", "null")

@@ -70,6 +70,33 @@ async def test_a_page_is_made_anew_for_every_request_and_never_stored():
             assert "cache-control: no-store" in head
 
 
+async def test_a_page_that_takes_long_is_made_rarely_whoever_asks_however_often():
+    """So that the admin listener is no way to hold up the service."""
+    now, made = 0.0, []
+
+    def slow() -> Document:
+        nonlocal now
+        made.append(now)
+        now += 1.0  # which it takes
+        return Document.of(len(made))
+
+    app = AdminApp(
+        {"/slow": slow},
+        policy=HTTPOptions().gate("127.0.0.1"),
+        ready=lambda: True,
+        clock=lambda: now,
+    )
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(HTTPService(app).run, "127.0.0.1", 0)
+        ask = Asking(int(url.rpartition(":")[2]), {})
+        for _ in range(100):
+            assert (await ask("/slow"))[0] == 200
+            now += 0.5
+        nursery.cancel_scope.cancel()
+    assert len(made) == 5
+    assert now == 55.0
+
+
 async def test_a_page_has_a_media_type_of_its_own():
     async with admin() as ask:
         status, head, body = await ask("/text")
