@@ -27,8 +27,9 @@ from mcp_trio.workers.restarts import Restarts
 
 logger = logging.getLogger("mcp_trio.workers")
 
-START_TIMEOUT = 120.0
-"""Seconds in which a worker has to begin to serve."""
+START_TIMEOUT = 180.0
+"""Seconds in which a worker has to begin to serve. Before, it looks at its registry, which may take
+two minutes where that hangs: then it serves without tools, and is not to be killed for it."""
 CHECK_INTERVAL = 1.0
 """Seconds between questions to a worker whether it lives and is ready."""
 READY_FOR = 5.0

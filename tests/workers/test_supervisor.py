@@ -1,6 +1,7 @@
 """The parent of workers: it starts them, looks after them, and leaves none behind."""
 
 import contextlib
+import inspect
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ import trio
 import trio.testing
 
 from mcp_trio import ConfigurationError
+from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.config import parse_settings
 from mcp_trio.engine.backoff import Backoff
 from mcp_trio.workers import restarts, supervisor
@@ -127,6 +129,12 @@ async def test_a_worker_that_never_begins_to_serve_is_killed(tmp_path, monkeypat
         await until(lambda: made.workers[0].ends == 1)
         assert made.workers[0].last_end == "did not start within 0.3 s"
         assert not made.ready
+
+
+def test_a_registry_that_hangs_costs_no_worker_its_start():
+    """It serves once the first look has ended, which has this long."""
+    look = inspect.signature(CatalogActor).parameters["read_timeout"].default
+    assert look + 30 <= supervisor.START_TIMEOUT
 
 
 async def test_a_reason_not_to_start_is_told_once_and_ends_it(tmp_path):
