@@ -1,0 +1,226 @@
+"""How many bytecode instructions the hot paths take: what a change costs, on any machine.
+
+Each path is run with a trace of every instruction of Python, ours and that of the libraries. The
+numbers of a run are the same as those of the next one, so `steps.json` holds them and
+`tests/interop/test_steps.py` compares. They say nothing of the work of C code. The numbers are
+printed beside those that are kept; `--write` keeps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+import click
+import trio
+import trio.testing
+
+import mcp_trio
+from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line
+from mcp_trio.wire.revisions import BY_DATE
+
+KEPT = Path(__file__).with_suffix(".json")
+VERSION = ".".join(platform.python_version_tuple()[:2])
+"""Of the interpreter: each has instructions of its own."""
+WARM_UP, ROUNDS = 30, 7
+OURS = str(Path(mcp_trio.__file__).parent)
+Once = Callable[[], Awaitable[object]]
+
+
+@attrs.frozen
+class Steps:
+    """The instructions of one run of a path."""
+
+    ours: int
+    """In functions of this package."""
+    every: int
+    """In those of libraries as well."""
+
+
+class Tracer:
+    """Counts instructions while it is on."""
+
+    def __init__(self) -> None:
+        self.ours = 0
+        self.others = 0
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """Watch a frame that begins or goes on."""
+        del event, arg
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return self._of_ours if frame.f_code.co_filename.startswith(OURS) else self._of_others
+
+    def _of_ours(self, frame: FrameType, event: str, arg: Any) -> Any:
+        del frame, arg
+        self.ours += event == "opcode"
+        return self._of_ours
+
+    def _of_others(self, frame: FrameType, event: str, arg: Any) -> Any:
+        del frame, arg
+        self.others += event == "opcode"
+        return self._of_others
+
+
+async def counted(once: Once) -> Steps:
+    """Run a path until it is warm, and then count it: the least of some rounds.
+
+    More than the least is the loop of Trio, which looks once more now and then.
+    """
+    for _ in range(WARM_UP):
+        await once()
+    found: list[Steps] = []
+    for _ in range(ROUNDS):
+        tracer = Tracer()
+        sys.settrace(tracer)
+        try:
+            await once()
+        finally:
+            sys.settrace(None)
+        found.append(Steps(tracer.ours, tracer.ours + tracer.others))
+    return min(found, key=lambda steps: (steps.ours, steps.every))
+
+
+def bench_server() -> mcp_trio.MCPServer:
+    """A server with a thousand tools of which one adds and one waits."""
+    server = mcp_trio.MCPServer("bench", version="1.0.0")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def hold() -> None:
+        await trio.sleep_forever()
+
+    for number in range(1000):
+        server.add_tool(add, name=f"add_{number}")
+    return server
+
+
+# The paths.
+
+
+@contextlib.asynccontextmanager
+async def over_http(revision: str) -> AsyncIterator[Once]:
+    """`tools/call` over HTTP, from a plain socket in the same process."""
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(bench_server().serve_http, "127.0.0.1", 0)
+        place = urlsplit(url)
+        dialect = await trio.to_thread.run_sync(_opened, url, revision)
+        body = dialect.call(1, "add", {"a": 2, "b": 40}).encode()
+        fields = {**dialect.headers("add"), "Host": place.netloc, "Content-Length": str(len(body))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        request = f"POST {place.path} HTTP/1.1\r\n{head}\r\n".encode() + body
+        with socket.create_connection((str(place.hostname), place.port or 0)) as client:
+            client.setblocking(False)
+
+            async def once() -> None:
+                client.send(request)
+                answer = b""
+                while b'"result":42}' not in answer:
+                    await trio.lowlevel.wait_readable(client)
+                    answer += client.recv(65536)
+
+            yield once
+        nursery.cancel_scope.cancel()
+
+
+def _opened(url: str, revision: str) -> Dialect:
+    line = Line(url)
+    try:
+        return line.open(revision)
+    finally:
+        line.close()
+
+
+@contextlib.asynccontextmanager
+async def in_memory(revision: str) -> AsyncIterator[mcp_trio.MCPClient]:
+    """A client of a server in the same process."""
+    options = mcp_trio.ClientOptions(revisions=(BY_DATE[revision],))
+    async with mcp_trio.MCPClient(bench_server(), options=options) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def call(revision: str) -> AsyncIterator[Once]:
+    """`tools/call` in memory, both sides."""
+    async with in_memory(revision) as client:
+        yield lambda: client.call_tool("add", {"a": 2, "b": 40})
+
+
+@contextlib.asynccontextmanager
+async def page(revision: str) -> AsyncIterator[Once]:
+    """One page of two hundred of a thousand tools, both sides."""
+    async with in_memory(revision) as client:
+        yield lambda: client.call("tools/list", cache=False)
+
+
+@contextlib.asynccontextmanager
+async def cancel(revision: str) -> AsyncIterator[Once]:
+    """A call that is given up at once, both sides."""
+    async with in_memory(revision) as client:
+
+        async def once() -> None:
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.call_tool, "hold")
+                    await trio.testing.wait_all_tasks_blocked()
+                    scope.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+
+        yield once
+
+
+PATHS: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Once]]] = {
+    f"{name}, {revision}": lambda make=make, revision=revision: make(revision)
+    for name, make in (
+        ("tools/call over HTTP", over_http),
+        ("tools/call in memory", call),
+        ("a page of tools/list in memory", page),
+        ("a call given up in memory", cancel),
+    )
+    for revision in (STATELESS, HANDSHAKE)
+}
+"""By name."""
+
+
+async def measure(name: str) -> Steps:
+    """Count one path."""
+    async with PATHS[name]() as once:
+        return await counted(once)
+
+
+def kept() -> dict[str, Steps]:
+    """What was kept for this version of Python, by path; empty if nothing was."""
+    found: dict[str, dict[str, int]] = json.loads(KEPT.read_text()).get(VERSION, {})
+    return {name: Steps(**numbers) for name, numbers in found.items()}
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Keep the numbers in steps.json.")
+def command(*, write: bool) -> None:
+    """Count the instructions of each hot path."""
+    before, found = kept(), {}
+    click.echo(f"| Python {VERSION} | ours | kept | with libraries | kept |\n|---|---|---|---|---|")
+    for name in PATHS:
+        now = found[name] = trio.run(measure, name)
+        old = before.get(name, Steps(0, 0))
+        click.echo(f"| {name} | {now.ours} | {old.ours} | {now.every} | {old.every} |")
+    if write:
+        every = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+        every[VERSION] = {name: attrs.asdict(steps) for name, steps in found.items()}
+        KEPT.write_text(json.dumps(every, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    command()
