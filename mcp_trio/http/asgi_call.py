@@ -45,6 +45,11 @@ class Link(Protocol):
         """Address and port of the peer."""
         ...
 
+    @property
+    def all_written(self) -> bool:
+        """Whether the kernel has all that was to be said so far; never once it is broken."""
+        ...
+
     def in_reader(self) -> bool:
         """Whether the running task is the connection's reader."""
         ...
@@ -150,6 +155,7 @@ class AppCall:
         self._respond = respond
         self._grace = grace
         self._answered = False  # the complete response has been handed over
+        self._handed = False  # it is with the connection, which may have yet to write it
         self._held_start: Mapping[str, object] | None = None  # until the first body message
         self._started = False  # a start message has been held or passed on
         self._inbox: deque[tuple[Message, int]] = deque()  # messages and their sizes
@@ -180,6 +186,8 @@ class AppCall:
             # has sent it. From the reader it always means that the peer left early.
             if self._link.in_reader():
                 self.lose_peer()
+            else:
+                self._handed = True
         else:
             content = message.get("body") or message.get("text") or message.get("bytes") or b""
             size = len(cast("bytes | str", content))
@@ -224,7 +232,10 @@ class AppCall:
                 self._goodbye = {"type": "http.disconnect"}
         self._announce()
         self._limit.deadline = min(self._limit.deadline, trio.current_time() + self._grace)
-        if not self._answered:
+        # Another task may have written the end of the response, and the connection have closed in
+        # its turn, before the one that sends it learns of that.
+        whole = self._answered or (self._handed and self._link.all_written)
+        if not whole:
             self.lost = True
             self.handle.lose_peer()
 

@@ -46,6 +46,10 @@ from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 WRITE_BATCH = 65536
 """Bytes collected from streams before they are written."""
 
+PIECE = 4096
+"""Bytes that h2 reads at a time. It opens every stream in them before the first one is refused,
+and each costs more the more are open: 64 KiB of heads would hold up everybody for seconds."""
+
 TABLE_BYTES = 4096
 """The most of our header fields that is remembered for a peer's decoder, whatever it offers."""
 
@@ -171,8 +175,10 @@ class HTTP2(H2Protocol):
             excess = self._meter.take(event.data, trio.current_time())
             if excess is not None:
                 await self._calm(excess)
-                return
-        await super().handle(event)
+            else:
+                await self._hear(event.data)
+        else:
+            await super().handle(event)
         if isinstance(event, Closed):
             # Their writers wait for a send task that has just ended.
             for buffer in list(self.stream_buffers.values()):
@@ -241,6 +247,19 @@ class HTTP2(H2Protocol):
         await self.send(RawData(data=frame.serialize()))
 
     # Input.
+
+    async def _hear(self, data: bytes) -> None:
+        """Take bytes, a piece at a time, until there has been enough of them."""
+        for start in range(0, len(data), PIECE):
+            try:
+                events = self.connection.receive_data(data[start : start + PIECE])
+            except h2.exceptions.ProtocolError:
+                await self._flush()
+                await self.send(Closed())
+                return
+            await self._handle_events(events)
+            if self._over:
+                return
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:

@@ -26,7 +26,7 @@ from mcp_trio.cli.demo import GET_PROFILE, demo_settings
 from mcp_trio.config import parse_settings
 from mcp_trio.wire import REVISIONS
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds until a test gives up. The demo looks at its registry every two."""
 
 

@@ -64,7 +64,8 @@ async def connect(target, *, receives=None):
 
 
 def reset(stream):
-    """Close with RST."""
+    """Close with RST, below TLS if there is any."""
+    stream = getattr(stream, "transport_stream", stream)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     stream.socket.close()
 
@@ -78,24 +79,45 @@ async def read_all(stream):
     return data
 
 
+class Answers:
+    """What comes on a connection, answer by answer."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._data = b""
+
+    async def _more(self):
+        part = await self._stream.receive_some()
+        assert part, f"the answer breaks off: {self._data!r}"
+        self._data += part
+
+    async def next(self):
+        """The next answer, which has a length: status, head and body. Interim ones are skipped."""
+        while True:
+            while b"\r\n\r\n" not in self._data:
+                await self._more()
+            top, _, self._data = self._data.partition(b"\r\n\r\n")
+            status = int(top.split(b" ")[1])
+            if status >= 200:
+                break
+        fields = {}
+        for line in top.split(b"\r\n")[1:]:
+            name, _, value = line.partition(b":")
+            fields[name.strip().lower().decode()] = value.strip().decode()
+        length = int(fields.get("content-length", 0))
+        while len(self._data) < length:
+            await self._more()
+        body, self._data = self._data[:length], self._data[length:]
+        return status, fields, body
+
+    async def end(self):
+        """What comes beyond, until the end."""
+        return self._data + await read_all(self._stream)
+
+
 async def read_answer(stream):
-    """One answer that has a length: status, head and body."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        part = await stream.receive_some()
-        assert part, f"the answer breaks off: {data!r}"
-        data += part
-    top, _, body = data.partition(b"\r\n\r\n")
-    fields = {}
-    for line in top.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        fields[name.strip().lower().decode()] = value.strip().decode()
-    length = int(fields.get("content-length", 0))
-    while len(body) < length:
-        part = await stream.receive_some()
-        assert part, f"the answer breaks off: {data!r}"
-        body += part
-    return int(top.split(b" ")[1]), fields, body
+    """The one answer that comes: status, head and body."""
+    return await Answers(stream).next()
 
 
 async def ask(target, request):

@@ -19,6 +19,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import attrs
 import pytest
@@ -89,6 +90,15 @@ OPERATIONS = [
 ]
 
 
+HEADER_TIMEOUT = size(2.0, 20.0)
+"""Seconds for a head. Thousands have to be there at once before the first one is given up."""
+TIMES = f"""
+header_timeout = {HEADER_TIMEOUT}
+body_timeout = 2.0
+write_timeout = 2.0
+"""
+
+
 def document(*views):
     """The registry as a document."""
     return json.dumps({"format": "mcp-operations/1", "operations": views})
@@ -102,16 +112,13 @@ request_timeout = 20.0
 max_connections = 12000
 max_sessions = 60000
 max_in_flight = 2000
-header_timeout = 2.0
-body_timeout = 2.0
-write_timeout = 2.0
+{times}
 listener_patience = 2.0
 {server}
 [limits]
 max_connections_per_address = 12000
 max_in_flight_per_caller = 2000
 max_listeners_per_caller = 10000
-keep_alive_timeout = 5.0
 {limits}
 [catalog]
 registry = "{registry}"
@@ -133,14 +140,16 @@ def free_port():
 class Upstream:
     """The program of `upstream.py`, to be started, killed and started again."""
 
-    def __init__(self, registry):
+    def __init__(self, registry, journal=None):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._registry = registry
+        self.killed = set()
+        """The numbers of the processes that were killed."""
+        self._files = [str(registry)] if journal is None else [str(registry), str(journal)]
         self._process = None
 
     def start(self):
-        arguments = [sys.executable, str(UPSTREAM), str(self.port), str(self._registry)]
+        arguments = [sys.executable, str(UPSTREAM), str(self.port), *self._files]
         self._process = subprocess.Popen(arguments)
         until = time.monotonic() + PATIENCE
         while True:
@@ -155,6 +164,7 @@ class Upstream:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self.killed.add(self._process.pid)
             self._process = None
 
     def counts(self):
@@ -190,20 +200,35 @@ class Target(Service):
         self.registry_file = folder / "operations.json"
         if not self.registry_file.exists():
             self.registry_file.write_text(document(*OPERATIONS))
-        texts = {"server": "", "limits": "", "catalog": "", "more": "", **parts}
+        texts = {
+            "times": TIMES,
+            "server": "",
+            "limits": "keep_alive_timeout = 5.0",
+            "catalog": "",
+            "more": "",
+            **parts,
+        }
         registry = "operations.json" if registry is None else registry
         settings = folder / "service.toml"
         settings.write_text(SETTINGS.format(registry=registry, upstream=upstream, **texts))
         super().__init__(str(settings))
         self.admin = re.search(r"admin on (\S+?);", self.opening)[1]
-        self.port = int(self.url.split(":")[2].split("/")[0])
+        self.port = urlsplit(self.url).port
+        """None for a Unix socket."""
         self.until_log("operations at")
         assert self.catalog()["quarantined"] == 0
+        several = self.page("/workers")["workers"] if "workers" in texts["server"] else []
+        self._processes = [self.process.pid, *(worker["pid"] for worker in several)]
 
     def page(self, path):
         """A page of the admin listener."""
         with urllib.request.urlopen(self.admin + path, timeout=PATIENCE) as response:
             return json.load(response)
+
+    def metrics(self):
+        """The metrics, as text."""
+        with urllib.request.urlopen(self.admin + "/metrics", timeout=PATIENCE) as response:
+            return response.read().decode()
 
     def catalog(self):
         """How many operations are `published`, `served` and `quarantined`."""
@@ -220,13 +245,13 @@ class Target(Service):
         new.replace(self.registry_file)
 
     def footprint(self):
-        pid = self.process.pid
-        status = Path(f"/proc/{pid}/status").read_text()
+        folders = [Path(f"/proc/{pid}") for pid in self._processes]
+        status = [(folder / "status").read_text() for folder in folders]
         return Footprint(
-            files=len(os.listdir(f"/proc/{pid}/fd")),  # noqa: PTH208 - names, as fast as can be
+            files=sum(len(os.listdir(folder / "fd")) for folder in folders),  # noqa: PTH208 - fast
             tasks=self.page("/tasks")["tasks"],
             sessions=self.page("/sessions")["count"],
-            memory=int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024,
+            memory=sum(1024 * int(re.search(r"VmRSS:\s+(\d+)", text)[1]) for text in status),
         )
 
     def faults(self):

@@ -19,6 +19,7 @@ from tests.hardening.attackers import (
     read_answer,
 )
 from tests.hardening.target import (
+    HEADER_TIMEOUT,
     MEGABYTE,
     OPERATIONS,
     back_to_baseline,
@@ -54,7 +55,7 @@ async def test_who_speaks_slowly_is_given_up_and_nobody_waits_for_him(target, be
 
         async def speak(stream):
             await stream.send_all(begin)
-            with trio.fail_after(30):
+            with trio.fail_after(30 + HEADER_TIMEOUT):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(dribble, stream, rest)
                     heard = await read_all(stream)
@@ -79,8 +80,9 @@ async def test_readers_that_stall_are_dropped(target):
 
         await each(streams, stall)
         await is_served(target, within=60)
-        # Nobody has left; the service has let go of them by itself.
-        await back_to_baseline(target, before, within=30)
+        # Nobody has left; the service has let go of them by itself, each once it was asked for
+        # as much as the kernel does not take.
+        await back_to_baseline(target, before, within=size(30, 180))
 
 
 async def test_listeners_that_never_read_are_dropped_or_cost_nothing(target):
@@ -125,7 +127,7 @@ async def test_thousands_may_idle_and_the_next_one_is_served(target):
         ends = []
 
         async def wait(stream):
-            with trio.fail_after(30):
+            with trio.fail_after(30 + HEADER_TIMEOUT):
                 ends.append(await read_all(stream))
 
         await each(streams, wait, at_once=5000)

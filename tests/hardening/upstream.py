@@ -1,22 +1,43 @@
 """What stands behind the service that is attacked: an API, and a registry at `/registry`.
 
-A program of its own, so that it can be killed: `python upstream.py PORT REGISTRY_FILE`. It speaks
-HTTP by hand, to see every byte of a request, and serves one request for each connection.
+A program of its own, so that it can be killed: `python upstream.py PORT REGISTRY_FILE [JOURNAL]`.
+It speaks HTTP by hand, to see every byte of a request, and serves one request for each connection.
 
-`/slow` waits until its client leaves, `/bulk` is large, `/half` breaks off, `/junk` is no HTTP,
-`/counts` says what has happened so far. Anything else is echoed as JSON.
+`/slow` waits until its client leaves, `/late` answers after two seconds, `/told` with events,
+`/bulk` is large, `/half` breaks off, `/junk` is no HTTP, `/counts` says what has happened so far.
+Anything else is echoed as JSON.
+
+A request may carry a `mark`, in its query or in the JSON of its body. Its begin and its end are
+written into the journal, each as one line that survives this process: the process's number,
+`begun` or how it ended, path and mark.
 """
 
 import functools
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import trio
 
 BULK = 900_000
+LATE = 2.2
+"""Seconds; the service begins a stream after two."""
 COUNTS = Counter()
+
+
+class Journal:
+    """The file, if there is one."""
+
+    def __init__(self, path=None):
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._file = None if path is None else os.open(path, flags, 0o600)
+
+    def write(self, what, path, mark):
+        if self._file is not None and mark is not None:
+            os.write(self._file, f"{os.getpid()} {what} {path} {mark}\n".encode())
 
 
 async def read_request(stream):
@@ -41,6 +62,16 @@ async def read_request(stream):
     return head.decode("latin-1"), body.decode("latin-1")
 
 
+def mark_of(query, body):
+    """What a request is marked with; None if it is not."""
+    if marks := parse_qs(query).get("mark"):
+        return marks[0]
+    try:
+        return json.loads(body).get("mark")
+    except (ValueError, AttributeError):
+        return None
+
+
 async def respond(stream, value, status="200 OK"):
     body = value if isinstance(value, bytes) else json.dumps(value).encode()
     head = (
@@ -50,13 +81,26 @@ async def respond(stream, value, status="200 OK"):
     await stream.send_all(head.encode() + body)
 
 
-async def answer(stream, registry):
-    request = await read_request(stream)
-    if request is None:
-        return
-    head, body = request
-    path = head.split(" ")[1].split("?")[0]
-    COUNTS[path] += 1
+async def leaves(stream, seconds=60):
+    """Whether the client has left before so many seconds are over."""
+    with trio.move_on_after(seconds):
+        await stream.receive_some()
+        return True
+    return False
+
+
+async def tell(stream):
+    """Answer with three events."""
+    await stream.send_all(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    )
+    for number in range(3):
+        await stream.send_all(b'data: {"number": %d}\n\n' % number)
+        await trio.sleep(0.02)
+
+
+async def answer(stream, registry, path, head, body):
+    """Answer a request; return whether its client stayed for that."""
     match path:
         case "/registry":
             await respond(stream, registry.read_bytes())
@@ -64,8 +108,17 @@ async def answer(stream, registry):
             await respond(stream, COUNTS)
         case "/slow":
             COUNTS["slow now"] += 1
-            await stream.receive_some()
-            COUNTS["slow now"] -= 1
+            try:
+                await leaves(stream)
+            finally:
+                COUNTS["slow now"] -= 1
+            return False
+        case "/late":
+            if await leaves(stream, LATE):
+                return False
+            await respond(stream, {"late": True})
+        case "/told":
+            await tell(stream)
         case "/bulk":
             await respond(stream, {"text": "x" * BULK})
         case "/half":
@@ -74,20 +127,34 @@ async def answer(stream, registry):
             await stream.send_all(b"\x00\xffnothing\r\n\r\n" * 10)
         case _:
             await respond(stream, {"head": head, "body": body})
+    return True
 
 
-async def serve(stream, registry):
+async def serve(stream, registry, journal):
     try:
         with trio.move_on_after(60):
             async with stream:
-                await answer(stream, registry)
+                request = await read_request(stream)
+                if request is None:
+                    return
+                head, body = request
+                path, _, query = head.split(" ")[1].partition("?")
+                COUNTS[path] += 1
+                mark = mark_of(query, body)
+                journal.write("begun", path, mark)
+                end = "left"
+                try:
+                    if await answer(stream, registry, path, head, body):
+                        end = "answered"
+                finally:
+                    journal.write(end, path, mark)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         pass
 
 
 def main():
     port, registry = int(sys.argv[1]), Path(sys.argv[2])
-    handler = functools.partial(serve, registry=registry)
+    handler = functools.partial(serve, registry=registry, journal=Journal(*sys.argv[3:]))
     trio.run(functools.partial(trio.serve_tcp, handler, port, host="127.0.0.1", backlog=4096))
 
 

@@ -312,6 +312,7 @@ class H2Client:
         method: str = "POST",
         end: bool = True,
         path: str = "/",
+        authority: str = "x",
         fields: Sequence[tuple[str, str]] = (),
     ) -> int:
         stream_id = self.h2.get_next_available_stream_id()
@@ -319,7 +320,7 @@ class H2Client:
             (":method", method),
             (":path", path),
             (":scheme", "http"),
-            (":authority", "x"),
+            (":authority", authority),
             *fields,
         ]
         self.h2.send_headers(stream_id, head, end_stream=end and not body)

@@ -302,6 +302,26 @@ async def test_a_peer_that_half_closes_first_and_resets_later_is_noticed() -> No
             await app.lost.wait()
 
 
+async def test_who_answered_the_last_request_hears_so_though_another_task_wrote_the_end() -> None:
+    """The large answer is still being written when the small one is ready to follow it."""
+    heard: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        path = str(scope["path"])
+        handle_of(scope).on_disconnect(lambda: heard.append(f"{path} is lost"))
+        await answer(send, bytes(5_000_000) if path == "/large" else b"small")
+        heard.append(f"{path} is whole")
+
+    async with served(app) as port, await connect(port) as stream:
+        await stream.send_all(
+            b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        said = await read_all(stream)
+        assert said.endswith(b"small")
+    assert heard == ["/large is whole", "/small is whole"]
+
+
 async def test_a_peer_that_pipelined_and_then_closed_is_noticed() -> None:
     app = Waiter()
     async with served(app) as port:

@@ -124,6 +124,31 @@ async def test_so_many_frames_that_carry_nothing_pass_and_one_more_ends_the_conn
     assert [record.levelno for record in caplog.records] == [logging.INFO]
 
 
+async def test_of_requests_that_come_all_at_once_no_more_are_read_than_may_be_refused() -> None:
+    """Each one that is open makes the next one dearer."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await trio.sleep_forever()
+
+    async with served_in_memory(app, max_concurrent_streams=10, max_resets=50) as listener:
+        client = H2Client(await listener.connect())
+        head = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "x")]
+        await client.flush()
+        block = client.h2.encoder.encode(head)
+        heads = []
+        for number in range(3000):
+            frame = HeadersFrame(2 * number + 1, block)
+            frame.flags.add("END_HEADERS")
+            heads.append(frame.serialize())
+        await client.stream.send_all(b"".join(heads))
+        data = b""
+        while part := await client.stream.receive_some():
+            data += part
+        last, code = struct.unpack(">II", data[-8:])
+        assert code == CALM
+        assert 2 * (10 + 50) < last < 1000
+
+
 async def test_window_updates_that_answers_account_for_are_no_flood() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, bytes(3_000_000))
