@@ -21,7 +21,7 @@ from mcp_trio.framing.gate import Refusal
 from mcp_trio.http import websocket
 from mcp_trio.http.probes import PROBES, answer_probe
 from mcp_trio.http.requests import HTTPRequest
-from mcp_trio.http.responses import JSON, Header, Receive, Scope, Send, respond
+from mcp_trio.http.responses import JSON, RETRY_AFTER, Header, Receive, Scope, Send, respond
 
 
 @attrs.frozen
@@ -52,6 +52,11 @@ CHEAP = 0.02
 RARELY = 10
 """How many times as long as it took to make, one that took longer is shown again as it was: so that
 nobody who asks over and over holds up the requests of clients by it."""
+
+
+AT_ONCE = 16
+"""Documents that are made or sent at once; who asks for more gets 503, so that those who ask and
+do not read fill no memory. The probes are always answered."""
 
 
 class _Sparing:
@@ -98,6 +103,7 @@ class AdminApp:
         self._pages = {path: _Sparing(page, clock) for path, page in pages.items()}
         self._policy = policy
         self._ready = ready
+        self._showing = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -115,11 +121,20 @@ class AdminApp:
             await answer_probe(http.path, send, ready=self._ready())
         elif (refusal := gate.check_source(http.headers, self._policy)) is not None:
             await _fault(send, refusal.status, refusal.reason)
+        elif self._showing >= AT_ONCE:
+            await _fault(send, 503, "too many ask at once")
         else:
-            made = page()
-            document = await made if inspect.isawaitable(made) else made
-            fields = (*_FIELDS, *document.headers)
-            await respond(send, document.status, document.body, fields, media=document.media)
+            self._showing += 1
+            try:
+                await self._show(page, send)
+            finally:
+                self._showing -= 1
+
+    async def _show(self, page: Page, send: Send) -> None:
+        made = page()
+        document = await made if inspect.isawaitable(made) else made
+        fields = (*_FIELDS, *document.headers)
+        await respond(send, document.status, document.body, fields, media=document.media)
 
 
 _FIELDS: tuple[Header, ...] = (
@@ -131,5 +146,5 @@ _FIELDS: tuple[Header, ...] = (
 
 
 async def _fault(send: Send, status: int, reason: str) -> None:
-    headers = ((b"allow", b"GET, HEAD"),) if status == 405 else ()
+    headers = {405: ((b"allow", b"GET, HEAD"),), 503: (RETRY_AFTER,)}.get(status, ())
     await respond(send, status, msgspec.json.encode({"error": reason}), headers)

@@ -440,6 +440,11 @@ class HTTP2(H2Protocol):
                 await self.send(Closed())
         elif self._hearing and isinstance(event, Data):
             await self._answer_frame(event)
+        elif isinstance(event, (Body, Data)) and len(event.data) > BUFFER_HIGH_WATER:
+            # What the peer has not opened its window for is not held a second time.
+            for start in range(0, len(event.data), BUFFER_HIGH_WATER):
+                piece = event.data[start : start + BUFFER_HIGH_WATER]
+                await self._push(type(event)(stream_id=event.stream_id, data=piece))
         elif isinstance(event, (Body, Data, EndBody, EndData, Trailers)):
             await self._push(event)
         else:

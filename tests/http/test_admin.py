@@ -7,10 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio import HTTPOptions
-from mcp_trio.http.admin import AdminApp, Document
+from mcp_trio.http.admin import AT_ONCE, AdminApp, Document
 from mcp_trio.http.serving import HTTPService
+
+from .serving_tools import H2Client
 
 NO_REFERRER = ((b"referrer-policy", b"no-referrer"),)
 
@@ -95,6 +98,37 @@ async def test_a_page_that_takes_long_is_made_rarely_whoever_asks_however_often(
         nursery.cancel_scope.cancel()
     assert len(made) == 5
     assert now == 55.0
+
+
+async def test_who_asks_without_reading_gets_so_many_documents_and_the_probes_are_answered():
+    """Each of a megabyte, over connections whose other end reads nothing."""
+    app = AdminApp(
+        {"/large": lambda: Document(b"x" * 1_000_000)},
+        policy=HTTPOptions().gate("127.0.0.1"),
+        ready=lambda: True,
+    )
+    async with trio.open_nursery() as nursery:
+        service = HTTPService(app)
+        (url,) = await nursery.start(service.run, "127.0.0.1", 0)
+        ask = Asking(int(url.rpartition(":")[2]), {})
+        async with await trio.open_tcp_stream("127.0.0.1", ask.port) as stream:
+            client = H2Client(stream)
+            client.refuse_data = True
+            asked = [
+                await client.ask(method="GET", path="/large", authority="127.0.0.1")
+                for _ in range(AT_ONCE + 3)
+            ]
+            while set(client.status) != set(asked):
+                await client.pump()
+            assert sorted(client.status.values()) == ["200"] * AT_ONCE + ["503"] * 3
+            status, head, _ = await ask("/large")
+            assert status == 503
+            assert "retry-after: 1" in head
+            assert (await ask("/readyz"))[0] == 200
+        while service.statistics().requests_in_flight:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        assert (await ask("/large"))[0] == 200
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_page_has_a_media_type_of_its_own():

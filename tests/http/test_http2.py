@@ -5,11 +5,14 @@ import trio
 import trio.testing
 import wsproto
 import wsproto.events
+from hypercorn.protocol.h2 import BUFFER_HIGH_WATER
 
 from mcp_trio.http.asgi_call import Receive, Scope, Send
+from mcp_trio.http.serving import HTTPService
 
 from .serving_tools import (
     H2Client,
+    MemoryListener,
     Waiter,
     answer,
     connect,
@@ -137,6 +140,31 @@ async def test_an_http2_peer_that_keeps_its_window_shut_loses_the_stream() -> No
         client.h2.increment_flow_control_window(65535)
         other = await client.ask(b"other")
         assert await client.read(other) == ("200", b"other")
+
+
+async def test_no_more_than_a_piece_of_an_answer_waits_for_a_window() -> None:
+    """The rest is the application's alone, and not held a second time for each stream."""
+    size = 1_000_000
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, bytes(size))
+
+    service, listener = HTTPService(app), MemoryListener()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run_listeners, [listener])
+        client = H2Client(await listener.connect())
+        client.refuse_data = True
+        big = await client.ask()
+        while len(client.bodies.get(big, b"")) < 65535:
+            assert await client.pump()
+        await trio.testing.wait_all_tasks_blocked()
+        (connection,) = service._connections
+        assert 0 < len(connection._protocol.stream_buffers[big].buffer) <= 2 * BUFFER_HIGH_WATER
+        client.refuse_data = False
+        client.h2.acknowledge_received_data(65535, big)
+        await client.flush()
+        assert await client.read(big) == ("200", bytes(size))
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_stream_that_is_reset_behind_a_shut_window_ends_at_once(
