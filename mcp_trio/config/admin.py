@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from mcp_trio.config.addresses import HOST, HOSTS
 from mcp_trio.framing.gate import GatePolicy
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.setting_rules import PORT
@@ -16,13 +17,13 @@ class AdminSection:
     It asks nobody who he is.
     """
 
-    host: str = "127.0.0.1"
+    host: str = attrs.field(default="127.0.0.1", validator=HOST)
     """Address to listen on."""
     port: int = attrs.field(default=8001, validator=PORT)
     """Port to listen on; 0 picks a free one."""
     allow_remote: bool = False
     """Listen beyond this machine, although nobody is asked who he is."""
-    allowed_hosts: list[str] = attrs.field(factory=list[str])
+    allowed_hosts: list[str] = attrs.field(factory=list[str], validator=HOSTS)
     """Host names served besides those of the address; `*` for every name."""
 
     def policy(self) -> GatePolicy:

@@ -14,7 +14,10 @@ import attrs
 import trio
 
 from mcp_trio.abc import Registry, RegistryError
+from mcp_trio.catalog.operation import execution_faults
 from mcp_trio.config.auth_checking import auth_faults, has_stand_in
+from mcp_trio.config.blaming import blamed
+from mcp_trio.config.catalog import CatalogSection
 from mcp_trio.config.draft import Draft
 from mcp_trio.config.faults import Fault
 from mcp_trio.config.files import Surroundings, key_faults, named_faults
@@ -27,6 +30,10 @@ from mcp_trio.secrets import Secret, SecretSource
 
 LOOK_TIMEOUT = 30.0
 """Seconds in which the registry has to answer."""
+_PAIR = ("client_cert_file", "client_key_file")
+_CONNECTION_ADVICE = "Mend the value; docs/serve.md tells what each key of a connection means."
+_DEFAULTS_ADVICE = "Mend the value; docs/operations.md tells what each policy may be."
+_CATALOG_ADVICE = "Mend the value; docs/registries.md tells what each kind of registry heeds."
 
 
 @attrs.frozen(kw_only=True)
@@ -154,25 +161,27 @@ class _Indulgent(SecretSource):
 def _connection_faults(
     name: str, section: ConnectionSection, found: list[Fault], around: Surroundings
 ) -> Iterator[Fault]:
-    keys = {each.path[-1] for each in found if each.severity == "fault"}
-    if keys & {"private_key_file", "client_cert_file", "client_key_file"}:
-        # There is nothing that could be made up in place of these.
-        return
-    rest: Any = section
-    if "ca_file" in keys:
-        rest = attrs.evolve(rest, ca_file=None)
+    path = ("connections", name)
+    told = [each for each in found if each.severity == "fault"]
+    for fault in execution_faults(section.defaults, "defaults"):
+        place = (*fault.place.split("."), *([fault.key] if fault.key else []))
+        yield Fault(path=(*path, *place), reason=fault.reason, advice=_DEFAULTS_ADVICE)
+    rest = _without_told(attrs.evolve(cast("Any", section), defaults={}), told)
     source = _Indulgent(folder=around.folder, environment=around.environment)
-    try:
-        rest.connection(name, source)
-    except ConfigurationError as error:
-        reason = str(error).removeprefix(f"connection {name}: ")
-        if has_stand_in(reason, found):
-            return
-        yield Fault(
-            path=("connections", name),
-            reason=reason,
-            advice="Mend the connection; the page of settings tells what each key means.",
-        )
+    for key, told_so in blamed(rest, lambda each: each.connection(name, source)):
+        reason = told_so.removeprefix(f"connection {name}: ")
+        if not has_stand_in(reason, found):
+            yield Fault(path=(*path, *key), reason=reason, advice=_CONNECTION_ADVICE)
+
+
+def _without_told(section: Any, told: Sequence[Fault]) -> Any:
+    """The section without files that have been told, for which nothing can be made up."""
+    for fault in told:
+        key, last = fault.path[2], fault.path[-1]
+        aside = _PAIR if last in _PAIR else (key,)
+        if last in {"private_key_file", "ca_file", *_PAIR}:
+            section = attrs.evolve(section, **dict.fromkeys(aside))
+    return section
 
 
 def _registry_faults(
@@ -182,18 +191,17 @@ def _registry_faults(
     missing = {each.path[-1] for each in found if each.severity == "fault"}
     # Without what is missing; it has been told.
     catalog = attrs.evolve(catalog, **cast("Any", dict.fromkeys(missing)))
-    try:
-        registry = catalog.open_registry(around.folder, around.environment)
-    except ConfigurationError as error:
-        yield Fault(
-            path=("catalog",),
-            reason=str(error).removeprefix("catalog: "),
-            advice="Mend the table; docs/registries.md tells what each kind of registry heeds.",
-        )
+
+    def make(each: CatalogSection) -> Registry:
+        return each.open_registry(around.folder, around.environment)
+
+    wrong = list(blamed(catalog, make))
+    for key, told_so in wrong:
+        reason = told_so.removeprefix("catalog: ")
+        yield Fault(path=("catalog", *key), reason=reason, advice=_CATALOG_ADVICE)
+    if offline or missing or wrong:
         return
-    if offline or missing:
-        return
-    trouble = trio.run(_look, registry)
+    trouble = trio.run(_look, make(catalog))
     if trouble is not None:
         yield Fault(
             path=("catalog", "registry"),

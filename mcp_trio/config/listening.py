@@ -154,8 +154,6 @@ def _same_place(one: str, other: str) -> bool:
 
 
 def _covers(host: str, other: str) -> bool:
-    if host == "":
-        return True
     address = _address(other)
     if host.lower() == "localhost":
         return address is not None and str(address) in {"127.0.0.1", "::1"}

@@ -10,22 +10,18 @@ from pathlib import Path
 
 import attrs
 
+from mcp_trio.config.addresses import ENDPOINT, HOST, HOSTS, ORIGINS
 from mcp_trio.config.keys import read_key
 from mcp_trio.config.limits import LimitsSection
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.binding import Place
 from mcp_trio.http.options import LEGACY_SSE_PATH, HTTPOptions
-from mcp_trio.http.probes import PROBES
 from mcp_trio.http.proxies import TrustedProxies
 from mcp_trio.http.serving_settings import ServingSettings
 from mcp_trio.server.server import ServerOptions
 from mcp_trio.session.limits import LoadLimits
 from mcp_trio.setting_rules import NOT_NEGATIVE, PORT, POSITIVE, Rule
 
-ENDPOINT = Rule(
-    f"must begin with a slash, and not be {' or '.join(sorted(PROBES))}",
-    lambda path: path.startswith("/") and path.rstrip("/") not in PROBES,
-)
 WORKERS = Rule("must be 1 to 64", lambda number: 1 <= number <= 64)
 MODE = Rule("must be three octal digits", lambda mode: re.fullmatch("0?[0-7]{3}", mode) is not None)
 
@@ -51,7 +47,7 @@ class ServerSection:
     """The version it tells them."""
     instructions: str | None = None
     """Advice for the model."""
-    host: str = "127.0.0.1"
+    host: str = attrs.field(default="127.0.0.1", validator=HOST)
     """Address to listen on."""
     port: int = attrs.field(default=8000, validator=PORT)
     """Port to listen on; 0 picks a free one."""
@@ -75,9 +71,9 @@ class ServerSection:
     """Path of the endpoint."""
     legacy_sse: bool = True
     """Serve clients of the HTTP+SSE transport at `/sse` and `/messages`."""
-    allowed_hosts: list[str] = attrs.field(factory=list[str])
+    allowed_hosts: list[str] = attrs.field(factory=list[str], validator=HOSTS)
     """Host names served besides those of the address; `*` for every name."""
-    allowed_origins: list[str] = attrs.field(factory=list[str])
+    allowed_origins: list[str] = attrs.field(factory=list[str], validator=ORIGINS)
     """Web origins served besides the server's own."""
     request_timeout: float = attrs.field(default=60.0, validator=POSITIVE)
     """Seconds a request may take."""

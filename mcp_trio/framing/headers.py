@@ -24,6 +24,7 @@ _READABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 """What is read as it is: what HTTP lets stand in a field."""
 _SESSION = re.compile(r"[\x21-\x7e]+")
 
+_FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PARAM = re.compile(PARAM_PREFIX + r"[!#$%&'*+\-.^_`|~0-9a-z]+")
 
 
@@ -35,6 +36,11 @@ def is_session_id(value: str) -> bool:
 def is_param(name: str) -> bool:
     """Tell whether a header is one that mirrors an argument of a tool."""
     return _PARAM.fullmatch(name.lower()) is not None
+
+
+def is_field_name(name: str) -> bool:
+    """Whether a text may be the name of a field (RFC 9110, section 5.6.2)."""
+    return _FIELD_NAME.fullmatch(name) is not None
 
 
 def is_printable(value: str) -> bool:

@@ -9,11 +9,16 @@ from typing import cast
 
 import attrs
 
-from mcp_trio.framing.headers import PARAM_PREFIX, HeaderValueError, decode_value, encode_value
+from mcp_trio.framing.headers import (
+    PARAM_PREFIX,
+    HeaderValueError,
+    decode_value,
+    encode_value,
+    is_field_name,
+)
 from mcp_trio.wire.basic import JSONObject
 
 KEYWORD = "x-mcp-header"
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TYPES = ("string", "integer", "boolean")
 SAFE_INTEGER = 2**53 - 1
 """The largest integer that a header may carry, either sign."""
@@ -73,7 +78,7 @@ def _walk(schema: Mapping[str, object], path: tuple[str, ...]) -> Iterator[Param
 
 def _annotation(node: Mapping[str, object], path: tuple[str, ...]) -> ParamHeader:
     name, kind = node[KEYWORD], node.get("type")
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+    if not isinstance(name, str) or not is_field_name(name):
         raise ParamHeaderError(f"{KEYWORD} of {'.'.join(path)} is not a header token")
     if not isinstance(kind, str) or kind not in _TYPES:
         raise ParamHeaderError(f"{KEYWORD} of {'.'.join(path)} needs type {' or '.join(_TYPES)}")

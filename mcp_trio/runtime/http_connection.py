@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import re
 import ssl
 from collections.abc import Callable, Mapping
 from http.cookiejar import DefaultCookiePolicy
@@ -23,7 +22,7 @@ import trio.lowlevel
 from mcp_trio.auth.outward import Outward
 from mcp_trio.engine.envelope import Principal
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.framing.headers import is_printable
+from mcp_trio.framing.headers import is_field_name, is_printable
 from mcp_trio.network_guard import Guard, GuardedBackend, GuardedTransport, NetworkPolicy
 from mcp_trio.runtime.connections import Connection, Connections
 from mcp_trio.runtime.stages import Stage, StageError
@@ -32,8 +31,6 @@ from mcp_trio.secrets import Secret
 from mcp_trio.setting_rules import POSITIVE
 
 _log = logging.getLogger("mcp_trio.runtime")
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-"""A header name (RFC 9110, section 5.6.2)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +123,7 @@ class HttpConnection(Connection):
             raise ConfigurationError(f"connection {self.name}: a certificate needs https")
         told = {} if self.deadline_header is None else {self.deadline_header: "1"}
         for name, value in {**self.wire_headers(), **told}.items():
-            if not _TOKEN.fullmatch(name) or not is_printable(value):
+            if not is_field_name(name) or not is_printable(value):
                 # The value is not repeated: it may be the secret.
                 raise ConfigurationError(f"connection {self.name}: header {name!r} cannot be sent")
 

@@ -74,10 +74,15 @@ WITH_AUTH = '[connections.crm]\nbase_url = "https://x"\n[connections.crm.auth]\n
             'secret_file = "missing"',
             ("fault", 7, "connections.crm.auth.secret_file", "cannot read missing: No such file"),
         ),
-        ("", ("fault", 3, "connections.crm", "give either secret_env or secret_file")),
+        ("", ("fault", 5, "connections.crm.auth", "give either secret_env or secret_file")),
         (
             'secret_env = "A"\nsecret_file = "secret"',
-            ("fault", 3, "connections.crm", "give either secret_env or secret_file"),
+            (
+                "fault",
+                7,
+                "connections.crm.auth.secret_env",
+                "give either secret_env or secret_file",
+            ),
         ),
         (
             f'password = "{CANARY}"',
@@ -349,7 +354,7 @@ def test_of_many_authorities_some_may_be_over(check, tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "key", "said"),
     [
-        ('[connections.a]\nbase_url = "ftp://x"', 3, "connections.a", "base_url must be http"),
+        ('[connections.a]\nbase_url = "ftp://x"', 4, "connections.a.base_url", "must be http"),
         ('[connections.a]\nkind = "pigeon"', 4, "connections.a.kind", "no kind of connection"),
         ('[connections.a]\nkind = "sql"', 3, "connections.a.address", "missing key"),
         ('[connections.a]\nkind = "mcp"', 3, "connections.a", "either a url or a command"),
@@ -366,7 +371,7 @@ def test_of_many_authorities_some_may_be_over(check, tmp_path):
             "did you mean connections.a.total_timeout?",
         ),
         ("[toolsets.crm]", 3, "toolsets.crm", "has neither names nor tags"),
-        ("allow_http = true", 1, "catalog", "SQLite file has no allow_http"),
+        ("allow_http = true", 3, "catalog.allow_http", "SQLite file has no allow_http"),
         ("[server]\nhost = '0.0.0.0'\nallow_anonymous = true", 4, "server.host", "without TLS"),
     ],
 )
@@ -405,7 +410,7 @@ def test_without_a_registry_all_else_is_judged_still(check, registry):
     found = check('[server]\nport = -1\n[connections.a]\nbase_url = "ftp://x"\n', registry=registry)
     keys = [key for _, _, key, _ in found]
     assert "catalog.registry" in keys
-    assert keys[-2:] == ["server.port", "connections.a"]
+    assert keys[-2:] == ["server.port", "connections.a.base_url"]
     assert all(severity == "fault" for severity, *_ in found)
 
 
@@ -435,6 +440,82 @@ def test_many_faults_are_told_together_in_the_order_of_the_file(check):
         (20, "connections.b.client_cert_file"),
         (21, "what"),
     ]
+
+
+def test_all_that_is_wrong_with_a_connection_is_told_by_its_keys(check, tmp_path):
+    secret_file(tmp_path)
+    found = check(
+        '[connections.a]\nbase_url = "ftp://x"\ndeadline_header = "X Y"\n'
+        'headers = { "X Y" = "1", good = "2", bad = "a\\nb" }\n'
+        'auth = { kind = "client_credentials", secret_file = "secret", client_id = "c", '
+        'token_url = "http://x.example" }\n'
+        "defaults = { retry = { max_attempts = 99 }, concurency = 1 }\n"
+        '[connections.b]\nkind = "sql"\naddress = "b.sqlite"\nsecret_file = "secret"\n'
+        'secret_env = "B"\n'
+        '[connections.c]\nkind = "mcp"\nheaders = { "X Y" = "1" }\n'
+        '[connections.d]\nkind = "mcp"\nurl = "ftp://x"\ncommand = []\n'
+        '[connections.e]\nkind = "sql"\naddress = "postgresql://u:p@db/x"\n'
+        'secret_file = "secret"\n'
+        '[connections.f]\nbase_url = "https://f"\nclient_cert_file = "none.pem"\n'
+        'client_key_file = "none.key"\ndeadline_header = "X Y"\n',
+        {"B": CANARY},
+    )
+    assert sorted((line, key) for _, line, key, _ in found) == [
+        (4, "connections.a.base_url"),
+        (5, "connections.a.deadline_header"),
+        (6, "connections.a.headers.X Y"),
+        (6, "connections.a.headers.bad"),
+        (7, "connections.a.auth.token_url"),
+        (8, "connections.a.defaults.concurency"),
+        (8, "connections.a.defaults.retry.max_attempts"),
+        (12, "connections.b.secret_file"),
+        (13, "connections.b.secret_env"),
+        (14, "connections.c"),
+        (16, "connections.c.headers.X Y"),
+        (19, "connections.d.url"),
+        (20, "connections.d.command"),
+        (23, "connections.e.address"),
+        (27, "connections.f.client_cert_file"),
+        (28, "connections.f.client_key_file"),
+        (29, "connections.f.deadline_header"),
+    ]
+
+
+def test_a_fault_within_a_connection_names_the_variable_that_it_came_from(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text('[catalog]\nregistry = "r"\n[connections.crm-eu]\nbase_url = "https://x"\n')
+    environment = {
+        "MCP_TRIO_CONNECTIONS__CRM_EU__AUTH": '{"kind": "basic"}',
+        "MCP_TRIO_CONNECTIONS__CRM_EU__HEADERS": '{"X Y": "1"}',
+        "MCP_TRIO_CATALOG__ALLOW_HTTP": "true",
+    }
+    found = check_settings(draft_file(path, environment), environment, offline=True).findings
+    assert {each.origin.source for each in found} == set(environment)
+
+
+@pytest.mark.parametrize(
+    ("registry", "keys"),
+    [
+        ("r.json", ["secret_file", "header", "ca_file", "allow_http"]),
+        ("http://r.example/x.json", ["registry", "header"]),
+        ("https://u:p@r.example/x.json", ["registry", "header"]),
+        ("ftp://r.example", ["registry", "header"]),
+    ],
+)
+def test_all_that_a_registry_does_not_heed_is_told(check, tmp_path, registry, keys):
+    certificate(tmp_path, "good")
+    secret_file(tmp_path)
+    allowed = "" if registry.startswith("http:") else "allow_http = true\n"
+    text = f'secret_file = "secret"\nheader = "X Y"\nca_file = "good.pem"\n{allowed}'
+    found = check(text, registry=f'registry = "{registry}"', offline=True)
+    assert [key for _, _, key, _ in found] == [f"catalog.{key}" for key in keys]
+
+
+def test_a_header_that_has_no_secret_to_carry_is_a_fault(check):
+    registry = 'registry = "https://r.example/x.json"'
+    ((severity, _, key, reason),) = check('header = "X-Token"', registry=registry, offline=True)
+    assert (severity, key) == ("fault", "catalog.header")
+    assert "has no secret to carry" in reason
 
 
 WITH_EXCHANGE = (

@@ -10,6 +10,8 @@ import datetime as dt
 import functools
 import hashlib
 import hmac
+import ipaddress
+import re
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -27,6 +29,7 @@ ISSUER = "client-certificates"
 KINDS = ("uri", "dns", "email", "ip", "dn", "cn", "sha256")
 """What a name may be: a subject alternative name, the whole subject (RFC 4514), its common name,
 or the fingerprint of the certificate."""
+_FINGERPRINT = re.compile("[0-9a-f]{64}")
 
 
 @attrs.frozen(kw_only=True)
@@ -98,6 +101,29 @@ class CertificateIdentity:
     scopes: frozenset[str] = frozenset()
 
 
+_FORMS = {
+    "sha256": "a fingerprint is 64 hex digits in small letters, without colons",
+    "dns": "a DNS name is written in small letters",
+    "ip": "an address is written in its shortest form, such as 192.0.2.1 or 2001:db8::1",
+}
+"""How a name is written of which another spelling would never be found."""
+
+
+def _may_be(kind: str, name: str) -> bool:
+    match kind:
+        case "sha256":
+            return _FINGERPRINT.fullmatch(name) is not None
+        case "dns":
+            return name == name.lower()
+        case "ip":
+            try:
+                return str(ipaddress.ip_address(name)) == name
+            except ValueError:
+                return False
+        case _:
+            return True
+
+
 def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
@@ -121,6 +147,8 @@ class ClientCertificates:
                 raise ConfigurationError(
                     f"{name[:80]!r} is no name in a certificate: {', '.join(KINDS)}, and a colon"
                 )
+            if not _may_be(kind, rest):
+                raise ConfigurationError(f"{name[:80]!r} fits no certificate: {_FORMS[kind]}")
             check_scopes(identity.scopes, name)
 
     @property

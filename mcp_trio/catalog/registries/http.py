@@ -28,7 +28,7 @@ from mcp_trio.catalog.registries.journal import Journal
 from mcp_trio.catalog.registries.json_document import read_document
 from mcp_trio.catalog.registries.options import RegistryOptions
 from mcp_trio.errors import ConfigurationError
-from mcp_trio.framing.headers import is_printable
+from mcp_trio.framing.headers import is_field_name, is_printable
 from mcp_trio.network_guard import (
     HIDDEN_QUERY,
     BlockedAddressError,
@@ -98,6 +98,10 @@ class HttpRegistry:
         self._shown = shown_url(url)
         self._host = _checked_host(url, self._options)
         self._tls = _tls(url, self._options)
+        name = self._options.header
+        if name is not None and (self._options.secret is None or not is_field_name(name)):
+            why = "cannot be sent" if self._options.secret else "has no secret to carry"
+            raise ConfigurationError(f"registry {self._shown}: its header {name!r} {why}")
         self._network = network
         self._resolver = resolver
         self._client: httpx2.AsyncClient | None = None

@@ -133,6 +133,26 @@ def test_names_that_cannot_be_are_told_at_once(name):
         ClientCertificates(identities={name: CertificateIdentity(subject="x")})
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sha256:" + "AB:" * 31 + "AB", "64 hex digits"),
+        ("sha256:" + "AB" * 32, "64 hex digits"),
+        ("sha256:zz", "64 hex digits"),
+        ("dns:Agent.internal", "small letters"),
+        ("ip:2001:DB8:0::1", "shortest form"),
+        ("ip:agent", "shortest form"),
+    ],
+)
+def test_a_spelling_that_fits_no_certificate_is_told_at_once(name, said):
+    with pytest.raises(ConfigurationError, match=said):
+        ClientCertificates(identities={name: CertificateIdentity(subject="x")})
+    good = ("sha256:" + "ab" * 32, "dns:agent.internal", "ip:2001:db8::1", "ip:192.0.2.1")
+    assert ClientCertificates(
+        identities=dict.fromkeys(good, CertificateIdentity(subject="x"))
+    ).identities
+
+
 def test_scopes_that_cannot_be_are_told_at_once():
     bad = CertificateIdentity(subject="x", scopes=frozenset({"a b"}))
     with pytest.raises(ConfigurationError, match="scope"):
