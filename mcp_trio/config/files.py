@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path as FilePath
 from typing import Any, cast
 
@@ -20,9 +20,8 @@ from cryptography import x509
 from mcp_trio.config.faults import Fault, Path
 from mcp_trio.config.keys import read_key
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.http.tls import EXPIRES_SOON
 
-EXPIRES_SOON = timedelta(days=14)
-"""How long before its end a certificate is warned of."""
 _KEY_ADVICE = (
     "Put a key there that the service may read, or mend the path, which is relative to the "
     "settings file; openssl rand -hex 32 makes one."

@@ -65,6 +65,9 @@ class ServiceStatistics:
     draining: bool
     """Whether `HTTPService.drain` has been called."""
 
+    certificate_expires: float | None
+    """When the certificate in use ends, in seconds since 1970 (UTC); None without TLS."""
+
 
 class HTTPService:
     """Serves an ASGI application over HTTP/1.1, HTTP/2 and WebSocket. One `run` per object."""
@@ -210,6 +213,7 @@ class HTTPService:
 
     def statistics(self) -> ServiceStatistics:
         """Return a snapshot of what the service is doing."""
+        tls = self._certificates
         return ServiceStatistics(
             connections=len(self._connections),
             requests_in_flight=sum(each.requests_in_flight for each in self._connections),
@@ -217,6 +221,7 @@ class HTTPService:
             connections_refused=self._refused,
             address_refused=self._parts.doorway.crowd.refused,
             draining=self._parts.context.draining.is_set(),
+            certificate_expires=None if tls is None else tls.expires.timestamp(),
         )
 
     async def _accept(

@@ -6,9 +6,10 @@ whenever somebody asks; what is on disk replaces what is in use only if it can b
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -23,6 +24,11 @@ from .asgi_call import LOGGER
 
 ClientCertificates: TypeAlias = Literal["none", "optional", "required"]
 """Whether clients are asked for a certificate, and whether they have to have one."""
+
+EXPIRES_SOON = timedelta(days=14)
+"""How long before its end a certificate is warned of."""
+_DAY = 86_400.0
+"""Seconds between two warnings of one that is in use."""
 
 _WANTED = {
     "none": ssl.CERT_NONE,
@@ -98,6 +104,11 @@ class Certificates:
         """For the next handshake. Connections keep the one they have begun with."""
         return self._context
 
+    @property
+    def expires(self) -> datetime:
+        """When what is in use ends: the certificate, or one that came with it."""
+        return self._times[1]
+
     def reload(self) -> bool:
         """Load the files anew; on a fault keep what is in use, log why, and return False.
 
@@ -116,18 +127,35 @@ class Certificates:
             LOGGER.error("the certificate in use stays: %s", error)
             return False
         self._context, self._times = context, times
-        if untimely:
-            LOGGER.warning("certificate loaded from %s, which %s", name, untimely)
+        ending = untimely or self._ending()
+        if ending:
+            LOGGER.warning("certificate loaded from %s, which %s", name, ending)
         else:
             LOGGER.info("certificate loaded from %s", name)
         return True
 
     async def watch(self) -> None:
-        """Load changed files, for ever. A pair that is half written is looked at again."""
+        """Load changed files, for ever. A pair that is half written is looked at again.
+
+        Within `EXPIRES_SOON` of its end the certificate in use is warned of, now and each day.
+        """
+        again = -math.inf
         while True:
+            ending = self._ending()
+            if ending and trio.current_time() >= again:
+                again = trio.current_time() + _DAY
+                name = os.fspath(self._options.cert_file)
+                LOGGER.warning("the certificate in use, %s, %s", name, ending)
             await trio.sleep(self._options.reload_interval)
             if self._look() != self._stamp:
                 self.reload()
+
+    def _ending(self) -> str | None:
+        """That the one in use is over, or will be soon."""
+        now = datetime.now(UTC)
+        over = _untimely(self._times, now)
+        soon = self.expires - now < EXPIRES_SOON
+        return over or (f"expires on {self.expires:%Y-%m-%d}" if soon else None)
 
     def _look(self) -> Stamp:
         options = self._options

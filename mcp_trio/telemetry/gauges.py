@@ -55,6 +55,10 @@ def server_gauges(server: MCPServer) -> Iterator[Metric]:
         ("mcp_tasks", "Tasks.", trio.lowlevel.current_statistics().tasks_living),
     ):
         yield GaugeMetricFamily(name, text, value)
+    ends = [each.certificate_expires for each in services if each.certificate_expires is not None]
+    if ends:
+        text = "When the certificate in use ends, in seconds since 1970."
+        yield GaugeMetricFamily("mcp_certificate_expires_timestamp_seconds", text, min(ends))
     yield InfoMetricFamily(
         "mcp_server", "Who serves.", {"name": server.info.name, "version": server.info.version}
     )

@@ -347,6 +347,55 @@ async def test_with_a_certificate_that_has_run_out_authorities_are_still_kept_up
     assert "which expired on" in caplog.text
 
 
+def ending(folder: Path, days: float) -> datetime:
+    """Put a certificate there that ends so soon."""
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+    write_pair(folder, AUTHORITY.issue_cert("mcp.example", not_after=end))
+    return end
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+
+
+async def test_a_certificate_that_ends_soon_is_warned_of_at_the_start_and_each_day(
+    folder: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = ending(folder, 13.9)
+    async with secured(hello, options(folder, reload_interval=3600)):
+        await trio.sleep(1)
+        (told,) = warnings_in(caplog)
+        assert "the certificate in use" in told
+        assert f"cert.pem, expires on {end:%Y-%m-%d}" in told
+        await trio.sleep(2.5 * 86400)
+        assert warnings_in(caplog) == [told] * 3
+
+
+async def test_a_certificate_that_is_long_good_is_not_warned_of_and_a_new_one_is_judged_at_once(
+    folder: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ending(folder, 14.1)
+    async with secured(hello, options(folder, reload_interval=1e6)) as world:
+        await trio.sleep(1)
+        assert warnings_in(caplog) == []
+        end = ending(folder, 3)
+        assert world.service.reload_certificates()
+        (told,) = warnings_in(caplog)
+        assert told.startswith("certificate loaded from ")
+        assert told.endswith(f"which expires on {end:%Y-%m-%d}")
+
+
+async def test_the_end_of_the_certificate_in_use_is_told(folder: Path) -> None:
+    end = ending(folder, 100)
+    async with secured(hello, options(folder)) as world:
+        assert world.service.statistics().certificate_expires == end.timestamp()
+        later = ending(folder, 200)
+        assert world.service.statistics().certificate_expires == end.timestamp()
+        assert world.service.reload_certificates()
+        assert world.service.statistics().certificate_expires == later.timestamp()
+    assert HTTPService(hello).statistics().certificate_expires is None
+
+
 async def test_an_authority_that_is_taken_off_counts_no_more(folder: Path) -> None:
     cert = AUTHORITY.issue_cert("robot.example")
     async with secured(hello, demanding(folder, "required")) as world:

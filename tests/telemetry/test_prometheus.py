@@ -1,14 +1,16 @@
 """Metrics for Prometheus: what is counted and read, and that labels stay few."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
-from mcp_trio import HTTPOptions
+from mcp_trio import HTTPOptions, TLSOptions
 from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.toolsets import Choice, Fan
 from mcp_trio.errors import MCPError, UnauthorizedError
@@ -153,6 +155,22 @@ async def test_what_there_is_now_is_read_when_somebody_asks(autojump_clock):
     assert values(numbers)["mcp_draining",] == 1
 
 
+async def test_the_end_of_a_certificate_is_told_where_there_is_one(tmp_path):
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
+    cert = trustme.CA().issue_cert("localhost", not_after=end)
+    cert.cert_chain_pems[0].write_to_path(tmp_path / "c.pem")
+    cert.private_key_pem.write_to_path(tmp_path / "c.key")
+    tls = TLSOptions(cert_file=tmp_path / "c.pem", key_file=tmp_path / "c.key")
+    for options, told in ((None, None), (tls, end.timestamp())):
+        server = MCPServer("s")
+        numbers = Prometheus(partial(server_gauges, server))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(server.serve_http, "127.0.0.1", 0, tls=options))
+            found = values(numbers).get(("mcp_certificate_expires_timestamp_seconds",))
+            server.drain()
+        assert found == told
+
+
 async def test_what_is_refused_is_counted_by_its_reason():
     server = MCPServer("refusing")
     numbers = Prometheus(partial(server_gauges, server))
@@ -229,7 +247,7 @@ async def test_the_page_for_operators_lists_every_metric_there_is():
     found = set(re.findall(r"^# TYPE (mcp_\w+)", numbers.show().decode(), re.MULTILINE))
     page = (ROOT / "docs" / "operating.md").read_text()
     listed = set(re.findall(r"^\| `(mcp_\w+)` \|", page, re.MULTILINE))
-    assert listed - {"mcp_catalog_age_seconds"} == {
+    assert listed - {"mcp_catalog_age_seconds", "mcp_certificate_expires_timestamp_seconds"} == {
         name for name in found if not name.endswith("_created")
     }
 
