@@ -20,13 +20,14 @@ class LimitsSection:
     address that run at once. With `workers`, so many of one address that are passed on at once to
     the worker that has their session, too."""
     max_header_bytes: int = attrs.field(default=32768, validator=POSITIVE)
-    """Bytes of a request head."""
+    """Bytes of a request head: of its target, and of each field its name, its value and four."""
     max_header_fields: int = attrs.field(default=100, validator=POSITIVE)
     """Fields of a request head."""
     max_url_bytes: int = attrs.field(default=8192, validator=POSITIVE)
     """Bytes of a path and query."""
     max_nodes: int = attrs.field(default=100_000, validator=POSITIVE)
-    """Values in a JSON body: one for each comma and each opening bracket."""
+    """Values in a JSON body: one, and one for each comma and each opening bracket, so that an
+    array or object with nothing in it counts twice."""
     max_total_body: int = attrs.field(default=256 * 1024 * 1024, validator=POSITIVE)
     """Bytes of all request bodies together, until they are answered."""
     max_batch: int = attrs.field(default=100, validator=POSITIVE)

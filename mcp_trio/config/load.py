@@ -23,9 +23,12 @@ class RateSection:
     burst: int | None = attrs.field(default=None, validator=POSITIVE)
     """So many may come at once after silence; as many as in a minute if not given."""
 
-    def rate(self) -> Rate:
-        """The rate."""
-        return Rate(per_minute=self.per_minute, burst=self.burst)
+    def rate(self, server: ServerSection | None = None) -> Rate:
+        """The rate, or the part of it that one of the processes of a server has."""
+        if server is None:
+            return Rate(per_minute=self.per_minute, burst=self.burst)
+        burst = None if self.burst is None else server.share(self.burst)
+        return Rate(per_minute=self.per_minute / server.workers, burst=burst)
 
 
 @attrs.frozen(kw_only=True)
@@ -45,9 +48,10 @@ class ToolRateSection(RateSection):
     per_caller: bool = False
     """Whether each caller has them, or all together."""
 
-    def rate(self) -> Rate:
-        """The rate."""
-        return attrs.evolve(super().rate(), per_caller=self.per_caller)
+    def rate(self, server: ServerSection | None = None) -> Rate:
+        """The rate, or the part of one process, which is all of it for each caller."""
+        whole = super().rate(None if self.per_caller else server)
+        return attrs.evolve(whole, per_caller=self.per_caller)
 
 
 @attrs.frozen(kw_only=True)
@@ -66,12 +70,13 @@ class ToolSection:
     rate: ToolRateSection | None = None
     """How often it may be called."""
 
-    def limits(self) -> ToolLimits:
-        """The limits."""
+    def limits(self, server: ServerSection) -> ToolLimits:
+        """The limits, as each process of a server has them."""
+        most = self.max_in_flight
         return ToolLimits(
             timeout=self.timeout,
-            max_in_flight=self.max_in_flight,
-            rate=None if self.rate is None else self.rate.rate(),
+            max_in_flight=None if most is None else server.share(most),
+            rate=None if self.rate is None else self.rate.rate(server),
         )
 
 
@@ -81,16 +86,20 @@ def load_limits(
     rates: RatesSection,
     tools: dict[str, ToolSection],
 ) -> LoadLimits:
-    """What a server with these sections does at once, and how often."""
+    """What each process of a server with these sections does at once, and how often.
+
+    What is said of all together is shared out; what is said of one caller or session is whole in
+    each process, because their requests may all come to the same one.
+    """
     return LoadLimits(
         max_in_flight=server.share(server.max_in_flight),
         max_in_flight_per_session=limits.max_in_flight_per_session,
         max_in_flight_per_caller=limits.max_in_flight_per_caller,
-        max_listeners=limits.max_listeners,
+        max_listeners=server.share(limits.max_listeners),
         max_listeners_per_caller=limits.max_listeners_per_caller,
-        queue_length=limits.queue_length,
+        queue_length=server.share(limits.queue_length),
         queue_timeout=limits.queue_timeout,
-        rate=None if rates.all is None else rates.all.rate(),
+        rate=None if rates.all is None else rates.all.rate(server),
         rate_per_caller=None if rates.caller is None else rates.caller.rate(),
-        tools={name: section.limits() for name, section in tools.items()},
+        tools={name: section.limits(server) for name, section in tools.items()},
     )

@@ -84,7 +84,8 @@ class ServerSection:
     max_depth: int = attrs.field(default=64, validator=POSITIVE)
     """Nesting of a JSON body."""
     workers: int = attrs.field(default=1, validator=WORKERS)
-    """Processes that serve the port together. The next three limits are shared out among them."""
+    """Processes that serve the port together. Limits of all together are shared out among them
+    ([load](load.md#several-processes))."""
     worker_timeout: float = attrs.field(default=30.0, validator=POSITIVE)
     """Seconds that one of them may take to say that it lives; then it is killed, and another one
     takes its place."""
@@ -179,7 +180,9 @@ class ServerSection:
             max_resets=limits.max_resets,
             max_idle_frames=limits.max_idle_frames,
             flood_window=limits.flood_window,
-            max_total_websocket_bytes=limits.max_total_websocket_bytes,
+            max_total_websocket_bytes=max(
+                self.max_body, self.share(limits.max_total_websocket_bytes)
+            ),
             max_websocket_fragments=limits.max_websocket_fragments,
             max_websocket_pings=limits.max_websocket_pings,
         )

@@ -65,7 +65,8 @@ class HTTPOptions:
     max_depth: int = 64
     """Nesting of a JSON body (400, -32600)."""
     max_nodes: int = 100_000
-    """Values in a JSON body, one for each comma and each opening bracket (400, -32600)."""
+    """Values in a JSON body: one, and one for each comma and each opening bracket (400,
+    -32600)."""
     max_batch: int = 100
     """Messages in an array, where a revision has arrays (400, -32600)."""
     max_sessions: int = 1000

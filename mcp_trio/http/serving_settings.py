@@ -35,7 +35,8 @@ class ServingSettings:
     it is dropped."""
 
     max_header_bytes: int = 32768
-    """Size of a request head; beyond it 431."""
+    """Size of a request head: its target, and of each field its name, its value and four bytes;
+    beyond it 431."""
 
     max_header_fields: int = 100
     """Fields of a request head; beyond it 431."""
