@@ -300,6 +300,10 @@ class HandlerFailedError(MCPError):
     code = ErrorCode.HANDLER_FAILED
 
 
+OVERLOADED = "overloaded"
+"""Why a request was refused that is over a limit: `data.reason`, and the code in what is told."""
+
+
 class OverloadedError(MCPError):
     """A limit on sessions or requests was reached.
 
@@ -310,7 +314,7 @@ class OverloadedError(MCPError):
 
     def __init__(self, message: str, *, retry_after: float = 1.0, limit: str | None = None) -> None:
         # Rounded up, but for the noise of arithmetic: who comes back in time must not be early.
-        data = {"reason": "overloaded", "retryAfterMs": math.ceil(retry_after * 1000 - 1e-3)}
+        data = {"reason": OVERLOADED, "retryAfterMs": math.ceil(retry_after * 1000 - 1e-3)}
         super().__init__(message, data=data if limit is None else {**data, "limit": limit})
         self.retry_after = retry_after
         self.limit = limit

@@ -109,7 +109,8 @@ class ToolCompleted:
     subject: str | None
     """Of the principal that called."""
     code: str | None = None
-    """The `ErrorCode` of a call that ended in an error of the protocol."""
+    """The `ErrorCode` of a call that ended in an error of the protocol; `overloaded` of one that
+    was over a limit."""
     meta: JSONObject = attrs.field(factory=dict[str, object])
     """`_meta` of the result. A published operation that failed says there at which stage."""
 

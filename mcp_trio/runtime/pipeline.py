@@ -83,6 +83,15 @@ class CompiledOperation:
         shown = [] if token is None else [token]
         try:
             return await self._stages(context, arguments, shown)
+        except trio.Cancelled:
+            if trio.current_time() >= context.scope.deadline:
+                # The answer is made elsewhere; nobody there knows the operation.
+                _log.warning(
+                    "operation %s, request %s: took longer than the server allows",
+                    self.operation.operation_id,
+                    context.request_id,
+                )
+            raise
         except StageError as error:
             return self._failed(error, context, shown)
         except MappingError as error:

@@ -7,7 +7,7 @@ from typing import Self
 
 import trio
 
-from mcp_trio.errors import ErrorCode, MCPError, sole_cause
+from mcp_trio.errors import OVERLOADED, ErrorCode, MCPError, OverloadedError, sole_cause
 from mcp_trio.events import EventHub, Outcome, ToolCompleted
 from mcp_trio.session.context import Context
 from mcp_trio.wire import CallToolResult
@@ -71,5 +71,7 @@ class Telling:
             late = trio.current_time() >= self._context.scope.deadline
             return ("error", ErrorCode.TIMEOUT) if late else ("cancelled", None)
         cause = sole_cause(error)
+        if isinstance(cause, OverloadedError):
+            return "error", OVERLOADED
         # The `code` of another exception may be anything.
         return "error", cause.code if isinstance(cause, MCPError) else ErrorCode.HANDLER_FAILED

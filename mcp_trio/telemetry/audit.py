@@ -15,7 +15,14 @@ from collections.abc import Callable
 import trio
 
 from mcp_trio.catalog.operation import canonical
-from mcp_trio.errors import ErrorCode, MCPError, OverloadedError, UnauthorizedError, sole_cause
+from mcp_trio.errors import (
+    OVERLOADED,
+    ErrorCode,
+    MCPError,
+    OverloadedError,
+    UnauthorizedError,
+    sole_cause,
+)
 from mcp_trio.runtime.stages import ERROR_KEY
 from mcp_trio.session.context import Context
 from mcp_trio.session.middleware import Next
@@ -132,6 +139,8 @@ def _failed(error: BaseException, context: Context) -> JSONObject:
         # A handler that asks ends its round so, too.
         return {"outcome": "input_required" if context.asking.over else "cancelled"}
     cause = sole_cause(error)
+    if isinstance(cause, OverloadedError):
+        return {"outcome": "refused", "code": OVERLOADED, "limit": cause.limit}
     code = cause.code if isinstance(cause, MCPError) else ErrorCode.HANDLER_FAILED
     refused = isinstance(cause, UnauthorizedError)
     return {"outcome": "refused" if refused else "error", "code": code}

@@ -140,6 +140,30 @@ async def test_the_operator_is_told_why_an_upstream_is_not_reached(bench, caplog
     assert "Connection refused" in text
 
 
+class Sleeping(Broken):
+    def compile(self, operation, connection, settings):
+        def prepare(_context, _call):
+            return trio.sleep_forever
+
+        return Plan(prepare=prepare, reads=frozenset(), idempotent=True)
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_call_that_the_server_gives_no_more_time_is_told_by_its_operation(
+    view, context_of, caplog, autojump_clock, late
+):
+    entry = Compiler(Connections(), {"static": Sleeping()}).compile(parse(view(**STATIC)))
+    context = context_of()
+    with context.scope as scope:
+        scope.deadline = trio.current_time() + 5
+        if not late:
+            scope.cancel()
+        await entry.call(context, {})
+    assert scope.cancelled_caught
+    wanted = [("WARNING", f"{WHOSE}took longer than the server allows")]
+    assert logged(caplog) == (wanted if late else [])
+
+
 def test_the_deepest_cause_is_told_also_where_causes_go_in_a_circle():
     deep = OSError("the wire is cut")
     error = StageError(Stage.ADAPTER_EXECUTION, "not reached", sub="connect")

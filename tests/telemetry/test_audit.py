@@ -13,6 +13,7 @@ from mcp_trio.catalog.actor import CatalogActor
 from mcp_trio.catalog.searching import SearchableTools
 from mcp_trio.engine.envelope import Envelope, Principal
 from mcp_trio.errors import MCPError
+from mcp_trio.events import ToolCompleted
 from mcp_trio.jsonrpc.messages import Request
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
@@ -25,6 +26,7 @@ from mcp_trio.wire import CallToolResult, TextContent
 from mcp_trio.wire.revisions import R2025_11_25, R2026_07_28
 from tests.catalog.conftest import MemoryRegistry
 from tests.cli.test_serve import HELLO
+from tests.programs import ROOT
 from tests.scenarios.worlds import world
 
 both_eras = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
@@ -129,6 +131,46 @@ async def test_every_call_is_written_once_with_its_outcome(revision, autojump_cl
     wanted = hmac.new(KEY, b'{"secret":"hidden-canary"}', hashlib.sha256).hexdigest()
     assert {line["arguments_hmac"] for line in lines.lines} == {wanted}
     assert len({line["hmac_key"] for line in lines.lines}) == 1
+
+
+@both_eras
+async def test_a_call_over_a_limit_of_its_tool_is_refused_and_says_which(revision):
+    lines = Lines()
+    server = mcp_trio.MCPServer("audited")
+    server.add_middleware(AuditLog(lines, key=KEY))
+
+    @server.tool(rate=mcp_trio.Rate(per_minute=1, burst=1))
+    async def seldom() -> str:
+        return "ok"
+
+    ended = []
+    with server.events.attach(ended.append):
+        async with world(server, "memory", revision) as client:
+            await client.call_tool("seldom")
+            with pytest.raises(MCPError):
+                await client.call_tool("seldom")
+    told = [(line["outcome"], line.get("code"), line.get("limit")) for line in lines.lines]
+    assert told == [("success", None, None), ("refused", "overloaded", "tool_rate")]
+    codes = [each.code for each in ended if isinstance(each, ToolCompleted)]
+    assert codes == [None, "overloaded"]
+
+
+async def test_the_digest_is_the_one_that_the_page_for_operators_shows_how_to_verify():
+    lines = Lines()
+    server = mcp_trio.MCPServer("audited")
+    key = bytes.fromhex("00112233445566778899aabbccddeeff" * 2)
+    server.add_middleware(AuditLog(lines, key=key))
+
+    @server.tool
+    async def search(city: str, limit: float) -> str:
+        return "ok"
+
+    async with world(server, "websocket", R2026_07_28) as client:
+        await client.call_tool("search", {"limit": 1e22, "city": "K\u00f6ln"})
+    page = (ROOT / "docs" / "operating.md").read_text()
+    (line,) = lines.lines
+    for told in (line["arguments_hmac"], line["hmac_key"]):
+        assert f"\n{told}\n" in page
 
 
 @both_eras
