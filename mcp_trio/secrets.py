@@ -28,6 +28,7 @@ MASK = "***"
 _NAMED = html.entities.codepoint2name
 _LETTERS = re.compile(r"[0-9A-Za-z]+")
 """Signs that nobody escapes."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SHORTEST = 4
 """A shorter secret is not searched for in text: it would mask half of every word."""
 
@@ -130,25 +131,30 @@ class FileSecret(Secret):
     """A secret that is read again when its file changes, as rotation does.
 
     A file that is gone, empty or unreadable changes nothing: the last good value stays, and the
-    log tells once.
+    log tells once. So it does with one of several lines, unless that is what it is to have.
     """
 
-    __slots__ = ("_earlier", "_path", "_seen", "_warned")
+    __slots__ = ("_earlier", "_lines", "_path", "_seen", "_warned")
 
     EARLIER = 4
     """Values before the present one that are still masked."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lines: bool = False) -> None:
         """Read it.
+
+        Args:
+            path: the file.
+            lines: it may have several, as a private key does and no token.
 
         Raises:
             OSError, ValueError: it cannot be read, or holds no usable secret.
         """
         self._path = path
+        self._lines = lines
         self._seen = _stamp(path)
         self._earlier: tuple[str, ...] = ()
         self._warned = False
-        super().__init__(_read(path))
+        super().__init__(_read(path, lines=lines))
 
     def reveal(self) -> str:
         """The value as the file has it now."""
@@ -156,7 +162,7 @@ class FileSecret(Secret):
             seen = _stamp(self._path)
             if seen == self._seen:
                 return self._value
-            value = _read(self._path)
+            value = _read(self._path, lines=self._lines)
         except (OSError, ValueError) as error:
             if not self._warned:
                 logger.warning("%s: %s; the last secret stays", self._path, _trouble(error))
@@ -184,18 +190,33 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, *, lines: bool) -> str:
     value = path.read_text(encoding="utf-8").strip()
-    if not value:
-        raise ValueError("the file is empty")
+    trouble = unusable(value, lines=lines)
+    if trouble is not None:
+        raise ValueError(trouble)
     return value
+
+
+def unusable(value: str, *, lines: bool = False) -> str | None:
+    """Why a text can be no secret, without telling it; None if it can.
+
+    Args:
+        value: the text, without white space around it.
+        lines: whether it may have several lines.
+    """
+    if not value:
+        return "is empty"
+    if not lines and _CONTROL.search(value):
+        return "holds a line break or another control character, and is to be one line"
+    return None
 
 
 def _trouble(error: OSError | ValueError) -> str:
     """What is wrong with a file of a secret, and nothing of what is in it."""
     if isinstance(error, OSError):
         return error.strerror or "cannot be read"
-    return "is not UTF-8 text" if isinstance(error, UnicodeError) else "is empty"
+    return "is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
 
 
 def shown_url(url: str) -> str:
@@ -223,15 +244,20 @@ class SecretSource:
         """
         if (env is None) == (file is None):
             raise ConfigurationError(f"{whose}: give either {name}_env or {name}_file")
+        # A token or password is one line; of other things, such as keys, nobody knows.
+        several = name != "secret"
         if env is not None:
             value = self.environment.get(env, "")
             if not value:
                 raise ConfigurationError(f"{whose}: {env} is not set")
             if not _is_text(value):
                 raise ConfigurationError(f"{whose}: {env} is not UTF-8")
+            trouble = None if several else unusable(value)
+            if trouble is not None:
+                raise ConfigurationError(f"{whose}: {env} {trouble}")
             return Secret(value)
         try:
-            return FileSecret(self.folder / (file or ""))
+            return FileSecret(self.folder / (file or ""), lines=several)
         except (OSError, ValueError) as error:
             raise ConfigurationError(
                 f"{whose}: cannot read its {name}_file {file}: {_trouble(error)}"

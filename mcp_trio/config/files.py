@@ -21,6 +21,7 @@ from mcp_trio.config.faults import Fault, Path
 from mcp_trio.config.keys import read_key
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.http.tls import EXPIRES_SOON
+from mcp_trio.secrets import unusable
 
 _KEY_ADVICE = (
     "Put a key there that the service may read, or mend the path, which is relative to the "
@@ -116,16 +117,21 @@ def _variable_faults(name: str, path: Path, around: Surroundings) -> Iterator[Fa
     elif not around.environment.get(name):
         advice = "Set it where the service runs, and where this check runs."
         yield Fault(path=path, reason=f"{name} is not set", advice=advice)
+    elif path[-1] == "secret_env" and (trouble := unusable(around.environment[name])):
+        advice = "Put the secret into it, and nothing else."
+        yield Fault(path=path, reason=f"{name} {trouble}", advice=advice)
 
 
 def _secret_faults(file: FilePath, shown: str, path: Path) -> Iterator[Fault]:
     try:
-        empty = not file.read_text(encoding="utf-8").strip()
+        held = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         yield _unreadable(shown, path, error)
         return
-    if empty:
-        yield Fault(path=path, reason=f"{shown} is empty", advice="Put the secret into it.")
+    trouble = unusable(held, lines=path[-1] != "secret_file")
+    if trouble is not None:
+        advice = "Put the secret into it, and nothing else."
+        yield Fault(path=path, reason=f"{shown} {trouble}", advice=advice)
     yield from _exposure(file, shown, path)
 
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from mcp_trio import ClientOptions, MCPClient, MCPError
 from mcp_trio.cli import main
+from mcp_trio.cli.catalog import admin_url
 from mcp_trio.wire.revisions import R2025_11_25
 from tests.cli.test_serve import CONFIG, HELLO, PATIENCE, Service, registry_with, run, write
 from tests.programs import ROOT
@@ -203,7 +204,7 @@ def test_the_settings_name_the_listener(tmp_path):
     registry_with(tmp_path, HELLO)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    more = f'[admin]\nhost = "0.0.0.0"\nport = {port}\nallow_remote = true\n'
+    more = f'[admin]\nhost = "127.0.0.1"\nport = {port}\n'
     config = write(tmp_path, CONFIG + more)
     service = Service(config)
     try:
@@ -212,6 +213,15 @@ def test_the_settings_name_the_listener(tmp_path):
         assert (code, status["counts"]["served"]) == (0, 1)
     finally:
         service.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]"), ("ops.example", "ops.example")],
+)
+def test_a_listener_on_all_addresses_is_asked_on_this_machine(tmp_path, host, asked):
+    more = f'[admin]\nhost = "{host}"\nport = 9001\nallow_remote = true\n'
+    assert admin_url(str(write(tmp_path, CONFIG + more))) == f"http://{asked}:9001/catalog"
 
 
 @pytest.mark.parametrize(

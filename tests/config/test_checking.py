@@ -109,6 +109,14 @@ def test_a_secret_file_that_holds_none_or_is_open_to_everybody(check, tmp_path):
     assert check(text) == []
     secret_file(tmp_path, " \n")
     assert check(text) == [("fault", 7, key, "secret is empty")]
+    secret_file(tmp_path, f"{CANARY}\nand more\n")
+    ((severity, line, *found, reason),) = check(text)
+    assert (severity, line, *found) == ("fault", 7, key)
+    assert reason.startswith("secret holds a line break")
+    by_variable = WITH_AUTH + 'secret_env = "TOKEN"\n'
+    ((*_, key_of_variable, reason),) = check(by_variable, {"TOKEN": f"{CANARY}\rx"})
+    assert key_of_variable == "connections.crm.auth.secret_env"
+    assert reason.startswith("TOKEN holds a line break")
     secret_file(tmp_path, mode=0o644)
     assert check(text) == [("warning", 7, key, "everybody on this machine can read secret")]
 
