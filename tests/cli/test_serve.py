@@ -446,7 +446,7 @@ def test_every_fault_is_explained_before_anything_starts(tmp_path):
     done = run("serve", path, "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 1
     assert f"{path}:3: fault: catalog.intervall: unknown key" in done.stderr
-    assert f"{path}:4: fault: connections.a: base_url must be http" in done.stderr
+    assert f"{path}:5: fault: connections.a.base_url: base_url must be http" in done.stderr
     for key in ("allow_anonymous", "allow_plaintext"):
         assert f"server.{key} = true" in done.stderr
     assert done.stderr.count("--host: fault: server.host: ") == 2
