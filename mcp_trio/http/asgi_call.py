@@ -45,11 +45,6 @@ class Link(Protocol):
         """Address and port of the peer."""
         ...
 
-    @property
-    def all_written(self) -> bool:
-        """Whether the kernel has all that was to be said so far; never once it is broken."""
-        ...
-
     def in_reader(self) -> bool:
         """Whether the running task is the connection's reader."""
         ...
@@ -187,7 +182,7 @@ class AppCall:
             if self._link.in_reader():
                 self.lose_peer()
             else:
-                self._handed = True
+                self.end()
         else:
             content = message.get("body") or message.get("text") or message.get("bytes") or b""
             size = len(cast("bytes | str", content))
@@ -216,6 +211,19 @@ class AppCall:
         last["more_body"] = message["more_body"]
         return True
 
+    def end(self) -> None:
+        """Note that the connection has all of the response, which may have yet to be written."""
+        self._handed = True
+
+    def written(self) -> None:
+        """Note that the connection has written all that it had.
+
+        That may have been another task than the one which sends the response, and the connection
+        may be over before that one has its turn.
+        """
+        if self._handed and not self._peer_gone():
+            self._answered = True
+
     def give_up(self) -> None:
         """Take the peer for lost in the task that sends; the reader will say so, too."""
         self.lost = True
@@ -232,10 +240,7 @@ class AppCall:
                 self._goodbye = {"type": "http.disconnect"}
         self._announce()
         self._limit.deadline = min(self._limit.deadline, trio.current_time() + self._grace)
-        # Another task may have written the end of the response, and the connection have closed in
-        # its turn, before the one that sends it learns of that.
-        whole = self._answered or (self._handed and self._link.all_written)
-        if not whole:
+        if not self._answered:
             self.lost = True
             self.handle.lose_peer()
 
@@ -333,6 +338,8 @@ class AppCall:
                 await self._respond(start)
             await self._respond(message)
         await self._link.deliver()
+        if self._answered:
+            return
         self._check_peer()
         if self._goodbye is not None:
             self._answered = True

@@ -82,7 +82,6 @@ class Connection:
         self._calls: set[AppCall] = set()
         self._out: list[bytes] = []  # bytes not yet given to the pipe
         self._write_lock = trio.Lock()  # held while a write has to wait
-        self._part_written = False  # of what was taken out, some is not with the kernel
         self._closing = False  # close once `_out` is written
         self._quiet = False  # nothing was said before closing, so nothing can be lost by it
         self._protocol: HTTP1 | HTTP2 = HTTP1(self._surroundings())
@@ -91,11 +90,6 @@ class Connection:
     def client(self) -> tuple[str, int] | None:
         """Address and port of the peer; None where the stream has none."""
         return self._peer.client
-
-    @property
-    def all_written(self) -> bool:
-        """Whether the kernel has all that was to be said so far."""
-        return not (self._out or self._part_written or self.broken)
 
     @property
     def requests_in_flight(self) -> int:
@@ -350,13 +344,13 @@ class Connection:
         whole = False
         try:
             while data or self._out:
-                self._part_written = True
                 await self._pipe.send(
                     data or memoryview(self._take_out()), self._settings.write_timeout
                 )
                 data = memoryview(b"")
-            self._part_written = False
             whole = True
+            for call in self._calls:
+                call.written()
         except (trio.TooSlowError, trio.BrokenResourceError):
             pass
         finally:

@@ -122,6 +122,7 @@ class HTTP2(H2Protocol):
         self._hearing = False  # a stream is taking what the peer has sent, in the reader's task
         self._doomed: set[int] = set()  # streams the reader has to reset
         self._unwritten = 0  # bytes given to `send` since the last write
+        self._ended: list[AppCall] = []  # whose response ends in these bytes
         self._requests = 0  # begun on this connection
         self._over = False  # nothing more is taken from the peer
         self._retired = False  # GOAWAY has been said, and what is under way goes on
@@ -482,6 +483,9 @@ class HTTP2(H2Protocol):
         buffer = self.stream_buffers.get(stream_id)
         before = len(buffer.buffer) if buffer is not None else 0
         await super()._send_data(stream_id)
+        if stream_id not in self.stream_buffers and (call := self._calls.get(stream_id)):
+            call.end()
+            self._ended.append(call)
         sent = 0 if buffer is None else before - len(buffer.buffer)
         if sent <= 0:
             return
@@ -508,7 +512,10 @@ class HTTP2(H2Protocol):
 
     async def _write(self) -> None:
         self._unwritten = 0
+        ended, self._ended = self._ended, []
         await self._around.flush()
+        for call in ended:
+            call.written()
 
     async def _flush(self) -> None:
         """Queue the frames h2 has ready. `send_task` writes them."""

@@ -66,7 +66,7 @@ async def test_who_speaks_slowly_is_given_up_and_nobody_waits_for_him(target, be
             nursery.start_soon(lambda: each(streams, speak, at_once=5000))
             await trio.sleep(1)
             await is_served(target)
-    await back_to_baseline(target, before)
+    await back_to_baseline(target, before, megabytes=size(24, 60))
 
 
 async def test_readers_that_stall_are_dropped(target):

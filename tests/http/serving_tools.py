@@ -44,6 +44,9 @@ class MemoryListener(trio.abc.Listener[trio.abc.Stream]):
         await self._send.send(server)
         return client
 
+    async def connect_by(self, server: trio.abc.Stream) -> None:
+        await self._send.send(server)
+
     async def accept(self) -> trio.abc.Stream:
         return await self._receive.receive()
 

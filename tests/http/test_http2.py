@@ -1,5 +1,7 @@
 """HTTP/2: streams side by side, flow control both ways, and what ends one stream only."""
 
+import h2.connection
+import h2.events
 import pytest
 import trio
 import trio.testing
@@ -17,6 +19,7 @@ from .serving_tools import (
     answer,
     connect,
     echo,
+    handle_of,
     read_body,
     served,
     served_in_memory,
@@ -117,6 +120,52 @@ async def test_every_http2_request_is_told_when_the_connection_closes() -> None:
                 await app.running.wait()
         for app in apps:
             await app.lost.wait()
+
+
+class HastyClient(trio.abc.Stream):
+    """The server's end of a connection whose client leaves at the end of the first answer."""
+
+    def __init__(self) -> None:
+        self._client = h2.connection.H2Connection()
+        self._client.initiate_connection()
+        head = [(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "x")]
+        self._client.send_headers(1, head, end_stream=True)
+        self._answered = trio.Event()
+        self.gone = trio.Event()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        said = self._client.data_to_send()
+        if not said:
+            await self._answered.wait()
+        return said
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        events = self._client.receive_data(bytes(data))
+        if any(isinstance(event, h2.events.StreamEnded) for event in events):
+            self._answered.set()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        self.gone.set()
+        await trio.lowlevel.checkpoint()
+
+
+async def test_who_answered_hears_so_though_the_peer_leaves_before_he_has_his_turn() -> None:
+    heard: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        handle_of(scope).on_disconnect(lambda: heard.append("lost"))
+        await answer(send, b"hello")
+        heard.append("whole")
+
+    async with served_in_memory(app) as listener:
+        for _ in range(20):  # who has his turn first is chance
+            client = HastyClient()
+            await listener.connect_by(client)
+            await client.gone.wait()
+    assert heard == ["whole"] * 20
 
 
 async def test_an_http2_peer_that_keeps_its_window_shut_loses_the_stream() -> None:
