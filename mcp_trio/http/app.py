@@ -63,6 +63,7 @@ from mcp_trio.jsonrpc.messages import (
     Request,
     Result,
 )
+from mcp_trio.session.admission import caller_of
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.limits import UNTIMED
 from mcp_trio.session.places import Place, SessionLoad
@@ -219,7 +220,7 @@ class HTTPApp:
         # Only now: finding out who it is takes its time, and much may happen meanwhile.
         if refusal is None and self._draining:
             refusal = gate.Refusal(503, "The server is going down")
-        elif refusal is None and not self._has_room():
+        elif refusal is None and not self._has_room(caller_of(principal, http.address)):
             refusal = gate.Refusal(503, "Too many sessions")
         if refusal is not None:
             await websocket.refuse(scope, receive, send, refusal, told)
@@ -319,9 +320,9 @@ class HTTPApp:
         self._refusals["identity"] += 1
         return error.status if isinstance(error, ChallengeError) else 401
 
-    def _has_room(self) -> bool:
+    def _has_room(self, caller: str | None) -> bool:
         """Whether one more session may begin; counted if it may not."""
-        if self.sessions.has_room():
+        if self.sessions.has_room(caller):
             return True
         self._refusals["sessions"] += 1
         return False
@@ -358,7 +359,7 @@ class HTTPApp:
         match http.scope["method"]:
             case "GET" if opens and self._draining:
                 await refuse(send, 503, "The server is going down", headers=cors)
-            case "GET" if opens and not self._has_room():
+            case "GET" if opens and not self._has_room(http.caller):
                 await refuse(send, 503, "Too many sessions", headers=cors)
             case "GET" if opens:
                 await self._legacy.get(http, send, cors)
@@ -503,7 +504,7 @@ class HTTPApp:
             and message.method == "initialize"
             and names.SESSION_ID not in http.headers
         ):
-            if not self._has_room():
+            if not self._has_room(http.caller):
                 raise OverloadedError("Too many sessions")
             with self._enter(http, message) as place:
                 await session_requests.open_session(

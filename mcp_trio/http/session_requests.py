@@ -60,8 +60,7 @@ async def open_session(  # noqa: PLR0913  # the parts of one exchange
 
     The place is its right to run, for the caller to release, too.
     """
-    session = await table.create(nursery, http.principal)
-    session.dispatcher.entrance.caller = http.caller
+    session = await table.create(nursery, http.principal, http.caller)
     stream = session.streams.open((message.id,))
     session.dispatcher.feed(Envelope(message, None, http.headers, http.principal), place)
     # Admission is synchronous, so it is known by now whether there is a session at all.

@@ -7,7 +7,9 @@ deadline of that scope: no timer task, the deadline moves while something goes o
 from __future__ import annotations
 
 import math
+import operator
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 
 import trio
@@ -18,6 +20,7 @@ from mcp_trio.events import Reporter
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.replay import ReplayBuffer
 from mcp_trio.http.session_streams import SessionStreams
+from mcp_trio.session.admission import caller_of
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.limits import SessionLimits
 from mcp_trio.session.line_session import LineSession
@@ -28,17 +31,26 @@ from mcp_trio.session.session import Dispatcher
 SPARED = 60.0
 """Seconds of silence after which a session may have to make room for another. Less, and a flood
 of `initialize` would end the sessions of everybody who pauses to think."""
+HOARD = 10
+"""One caller who has more than this part of all sessions, a tenth, has to make room for others."""
 
 
 class HTTPSession:
     """One session of the handshake era, from `initialize` to DELETE, expiry or shutdown."""
 
     def __init__(
-        self, service: Service, options: HTTPOptions, reaper: Reaper, principal: Principal | None
+        self,
+        service: Service,
+        options: HTTPOptions,
+        reaper: Reaper,
+        principal: Principal | None,
+        caller: str | None,
     ) -> None:
         # 192 random bits in visible ASCII (H9, H12).
         self.id = options.session_prefix + secrets.token_urlsafe(24)
         self.principal = principal
+        self.caller = caller
+        """What whoever opened it counts as."""
         self.streams = SessionStreams(ReplayBuffer(options.replay_events, options.replay_bytes))
         self.side = ServerSide(service, principal=principal)
         load = service.admission
@@ -53,6 +65,7 @@ class HTTPSession:
             reporter=Reporter(service.events, "server"),
             admission=load,
         )
+        self.dispatcher.entrance.caller = caller
         self.side.attach(self.dispatcher)
         self.dispatcher.on_idle_change = self.touch
         self.dispatcher.on_unanswered = self.streams.unanswered
@@ -96,7 +109,10 @@ class SessionTable:
         self._options = options
         self._reaper = reaper
         self._sessions: dict[str, HTTPSession] = {}
-        self._lines: set[LineSession] = set()
+        self._lines: dict[LineSession, str | None] = {}
+        """With what whoever opened each counts as, the oldest first."""
+        self._held = Counter[str | None]()
+        """Sessions of both kinds by caller."""
         self._looks_again = -math.inf
         """Before this time nothing can be found that makes room."""
 
@@ -111,14 +127,20 @@ class SessionTable:
         """The sessions that are one connection each."""
         return tuple(self._lines)
 
-    def has_room(self) -> bool:
-        """Tell whether one more may begin, and if not, end the one that is silent longest for it.
+    def has_room(self, caller: str | None) -> bool:
+        """Tell whether one more may begin, and if not, end another one for it if that is fair.
 
-        Only one that has been silent for `SPARED` is ended. Its client gets 404 and opens
-        another, as after any other end (H11); the connections of line sessions are theirs.
+        That is one that has been silent longest, for `SPARED` at least; its client gets 404 and
+        opens another, as after any other end (H11). Or one of a caller who hoards them.
+
+        Args:
+            caller: who wants one; see `caller_of`.
         """
         if len(self) < self._options.max_sessions:
             return True
+        return self._end_a_silent_one() or self._end_one_of_a_hoard(caller)
+
+    def _end_a_silent_one(self) -> bool:
         now = trio.current_time()
         if now < self._looks_again:
             return False
@@ -129,6 +151,23 @@ class SessionTable:
         if oldest is None or now < self._looks_again:
             return False
         self.end(oldest)
+        return True
+
+    def _end_one_of_a_hoard(self, caller: str | None) -> bool:
+        """Have who has most give one up, if that are many and more than the caller would have.
+
+        Else one caller could keep out all others, with a touch a minute for each of his sessions.
+        """
+        whose, most = max(self._held.items(), key=operator.itemgetter(1), default=(None, 0))
+        if most <= self._options.max_sessions // HOARD or most <= self._held[caller] + 1:
+            return False
+        own = [session for session in self._sessions.values() if session.caller == whose]
+        if own:
+            self.end(min(own, key=lambda s: (bool(s.dispatcher.peer.running), s.silent_since)))
+        else:
+            line = next(line for line, held_by in self._lines.items() if held_by == whose)
+            self._drop_line(line)
+            line.cancel()
         return True
 
     async def run_line(
@@ -158,23 +197,41 @@ class SessionTable:
             principal=principal,
             address=address,
         )
-        self._lines.add(session)
+        caller = caller_of(principal, address)
+        self._lines[session] = caller
+        self._held[caller] += 1
         try:
             if await accept():
                 await session.run()
         finally:
-            self._lines.discard(session)
+            self._drop_line(session)
 
-    async def create(self, nursery: trio.Nursery, principal: Principal | None) -> HTTPSession:
+    async def create(
+        self, nursery: trio.Nursery, principal: Principal | None, caller: str | None
+    ) -> HTTPSession:
         """Start a session. The caller has asked `has_room`."""
-        session = HTTPSession(self._service, self._options, self._reaper, principal)
+        session = HTTPSession(self._service, self._options, self._reaper, principal, caller)
         self._sessions[session.id] = session
+        self._held[caller] += 1
         try:
             await nursery.start(self._run, session)
         except BaseException:
-            self._sessions.pop(session.id, None)
+            self._drop(session)
             raise
         return session
+
+    def _drop(self, session: HTTPSession) -> None:
+        if self._sessions.pop(session.id, None) is not None:
+            self._give_back(session.caller)
+
+    def _drop_line(self, session: LineSession) -> None:
+        if session in self._lines:
+            self._give_back(self._lines.pop(session))
+
+    def _give_back(self, caller: str | None) -> None:
+        self._held[caller] -= 1
+        if not self._held[caller]:
+            del self._held[caller]
 
     async def _run(
         self, session: HTTPSession, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -183,7 +240,7 @@ class SessionTable:
             with self._service.notices.listening(session.side.deliver):
                 await session.run(task_status=task_status)
         finally:
-            self._sessions.pop(session.id, None)
+            self._drop(session)
 
     def find(self, id_: str, principal: Principal | None) -> HTTPSession | None:
         """Look a session up. Another principal's session does not exist for the caller (H12)."""
@@ -198,7 +255,7 @@ class SessionTable:
 
     def end(self, session: HTTPSession) -> None:
         """End a session and forget it at once."""
-        self._sessions.pop(session.id, None)
+        self._drop(session)
         session.cancel()
 
 

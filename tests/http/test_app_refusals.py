@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import HTTPOptions
+from mcp_trio import HTTPOptions, Principal
 from mcp_trio.session.limits import LoadLimits
 from tests.http.asgi import META, STATELESS, serving
 from tests.http.tools import make_server
@@ -355,6 +355,57 @@ async def test_the_session_that_is_silent_longest_makes_room_after_a_minute(auto
         await record.until("wait started", "wait over")
         for session in (busy, streaming):
             assert (await session.post(PING)).status == 200
+
+
+def told(request):
+    return Principal(subject=request.headers["x-who"])
+
+
+async def test_who_hoards_sessions_gives_them_up_to_others_though_none_is_silent(autojump_clock):
+    server, _ = make_server()
+    async with serving(server, HTTPOptions(max_sessions=20, identify=told)) as client:
+
+        async def opened(who):
+            return (await client.post(INITIALIZE, {"x-who": who})).headers.get("mcp-session-id")
+
+        async def alive(session, who):
+            fields = {"x-who": who, "mcp-session-id": session}
+            return (await client.post(PING, fields)).status == 200
+
+        hoard = [await opened("hog") for _ in range(19)]
+        lonely = await opened("ann")
+        for _ in range(3):
+            await trio.sleep(30)
+            assert await alive(lonely, "ann")
+            assert all([await alive(session, "hog") for session in hoard])
+        # Not for himself, and of his the ones that are silent longest.
+        assert await opened("hog") is None
+        for who in ("bob", "cy"):
+            session = await opened(who)
+            assert await alive(session, who)
+        assert [await alive(session, "hog") for session in hoard] == [False] * 2 + [True] * 17
+        assert await alive(lonely, "ann")
+        # No further than to a fair part.
+        taken = [await opened("dan") for _ in range(12)]
+        assert [session is None for session in taken] == [False] * 8 + [True] * 4
+        assert len(client.app.sessions) == 20
+        for who, session in (("hog", hoard[-1]), ("dan", taken[0])):
+            await client.request("DELETE", headers={"x-who": who, "mcp-session-id": session})
+        assert None not in [await opened("eve"), await opened("eve")]
+        assert sum(client.app.sessions._held.values()) == 20
+
+
+async def test_who_hoards_sockets_gives_them_up_to_others(autojump_clock):
+    server, _ = make_server()
+    async with serving(server, HTTPOptions(max_sessions=5, identify=told)) as client:
+        hog = {"x-who": "hog"}
+        hoard = [await client.websocket(**hog) for _ in range(5)]
+        assert all(socket.accepted for socket in hoard)
+        assert (await client.websocket(**hog)).status == 503
+        assert (await client.post(INITIALIZE, {"x-who": "ann"})).status == 200
+        assert [text async for text in hoard[0].texts()] == []
+        assert [socket.farewell is None for socket in hoard] == [False] + [True] * 4
+        assert len(client.app.sessions) == 5
 
 
 async def test_a_flood_of_sessions_ends_none_that_was_used_within_a_minute(autojump_clock):
