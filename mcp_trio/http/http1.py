@@ -42,6 +42,7 @@ _SPECIAL = frozenset({b"HEAD", b"CONNECT"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _COMMENT = b":\n\n"
+_PROCESSING = b"HTTP/1.1 102 \r\n\r\n"
 
 
 class Phase(enum.Enum):
@@ -104,6 +105,7 @@ class HTTP1(H11Protocol):
         self._paused = False  # h11 holds input that must wait for the answer under way
         self._ahead = 0  # bytes received while paused
         self._whole = b""  # the request under way, if h11 has not read it
+        self._ended = False  # nor the end of file behind it
         self._lasting = False  # nothing in the request under way speaks against another one
         self._call: AppCall | None = None  # of the stream under way
         self._method = b""  # of the request under way
@@ -187,6 +189,10 @@ class HTTP1(H11Protocol):
         """
         if isinstance(self.connection, H11WSConnection):
             return AfterEOF.GONE
+        if self._whole and not writing:
+            self._ended = True
+            await self.send(RawData(_PROCESSING))
+            return AfterEOF.WATCH
         self._ask_h11()
         self.connection.receive_data(b"")
         await self._handle_events()
@@ -244,6 +250,9 @@ class HTTP1(H11Protocol):
             self.connection.receive_data(data)
             while not isinstance(self.connection.next_event(), h11.EndOfMessage):
                 pass
+            if self._ended:
+                self.connection.receive_data(b"")
+                self.connection.next_event()
 
     async def _handle_events(self) -> None:
         self._paused = False
@@ -399,6 +408,7 @@ class HTTP1(H11Protocol):
         connection, stream = self.connection, self.stream
         if not (
             self._lasting
+            and not self._ended
             and isinstance(connection, h11.Connection)
             and isinstance(stream, HTTPStream)
             and stream.state is ASGIHTTPState.REQUEST
