@@ -190,11 +190,11 @@ class FunctionTool:
         except codec.EncodeError as error:
             raise ToolError(f"The result {error}") from error
         text = plain if isinstance(plain, str) else encoded.decode()
-        content = [TextContent(text=text)]
+        blocks: list[ContentBlock] = [TextContent(text=text)]
         if self.output_validator is None:
-            return CallToolResult(content=content)
+            return CallToolResult(content=blocks)
         structured = {"result": plain} if self.signature.wraps_output else plain
-        return CallToolResult(content=content, structured_content=structured)
+        return CallToolResult(content=blocks, structured_content=structured)
 
 
 class ToolOptions(TypedDict, total=False):
