@@ -1,8 +1,8 @@
-"""Measurements of mcp_trio beside the official Python SDK, in the same run on the same machine.
+"""Measurements of mcp_trio beside others that can do the same work, in the same run.
 
-`python -m benchmarks.tools_call_http`, `benchmarks.tools_call_memory` and `benchmarks.cancel`
-print ratios first; each takes `--quick`. `servers/` holds the programs under load, `peers` makes
-the environment that other people's packages live in, `processes` starts and stops programs.
-`catalog` looks at how our own figures grow, `steps` counts instructions. Figures that were measured
-stand in `docs/benchmarks.md`, never here.
+`python -m benchmarks` runs them: each is a module with a question and a `measure` that gives
+`findings`, which `report` and `page` show. `servers/` holds the programs under load, `workers/`
+those that measure inside themselves, `peers` makes the environment that other people's packages
+live in, `processes` starts and stops programs. `steps` counts instructions and times nothing.
+Figures that were measured stand in `docs/benchmarks.md`, never here.
 """

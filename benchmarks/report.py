@@ -1,71 +1,104 @@
-"""Words for figures: medians, ratios and tables, the same in every benchmark.
+"""Findings as text: ratios first, then the numbers behind them.
 
-Pure; what is measured comes in as numbers.
+Pure; what was measured comes in as `findings`.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import statistics
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.findings import Finding, Growth, Outcome, Rounds, Waits, percentile
 
-def percentile(values: Sequence[float], part: float) -> float:
-    """The value that `part` of the sorted values do not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+PARTS = (0.5, 0.99, 0.999)
+"""Of waits, that are told."""
 
 
-def rates(title: str, figures: Mapping[str, Sequence[float]], unit: str) -> str:
-    """Rounds of each contender: the ratio to the others first, then the rounds themselves.
+def text_of(outcome: Outcome) -> str:
+    """One benchmark as Markdown."""
+    lines = [f"# {outcome.name}", "", outcome.question, ""]
+    for finding in outcome.findings:
+        lines += [f"## {finding.title}", "", *_lines(finding), ""]
+    lines += [f"FAULT: {fault}" for fault in outcome.faults]
+    return "\n".join(lines)
 
-    The first contender is ours. One without rounds failed and says so. Larger is better.
-    """
-    ours, *others = figures
-    lines = [f"## {title}", ""]
-    base = statistics.median(figures[ours]) if figures[ours] else None
-    for name in others:
-        peer = figures[name]
-        if base is None or not peer:
-            lines.append(f"- {ours} against {name}: FAILED, no ratio")
+
+def _lines(finding: Finding) -> list[str]:
+    match finding:
+        case Rounds():
+            return _rounds(finding)
+        case Waits():
+            return _waits(finding)
+        case Growth():
+            return _growth(finding)
+
+
+def _rounds(finding: Rounds) -> list[str]:
+    ours = next(iter(finding.figures))
+    lines: list[str] = []
+    for name, ratio in finding.ratios().items():
+        told = "no ratio, one of them failed" if ratio is None else f"{ratio:.2f}x"
+        lines.append(f"- {ours} against {name}: {told}")
+    lines += ["", f"| | median {finding.unit} | from | to |", "|---|---|---|---|"]
+    for name, values in finding.figures.items():
+        if values:
+            cells = (statistics.median(values), min(values), max(values))
+            lines.append(f"| {name} | {' | '.join(map(number, cells))} |")
         else:
-            lines.append(f"- {ours} against {name}: {base / statistics.median(peer):.2f}x")
-    lines += ["", f"| | median {unit} | rounds |", "|---|---|---|"]
-    for name, rounds in figures.items():
-        middle = f"{statistics.median(rounds):,.0f}" if rounds else "FAILED"
-        lines.append(f"| {name} | {middle} | {', '.join(f'{r:,.0f}' for r in rounds)} |")
-    return "\n".join([*lines, ""])
+            lines.append(f"| {name} | FAILED: {finding.failures.get(name, 'no answer')} | | |")
+    return lines
 
 
-def latencies(title: str, figures: Mapping[str, Sequence[float | None]]) -> str:
-    """Milliseconds of each contender; None is a wait that was given up. Smaller is better."""
-    ours, *others = figures
-    lines = [f"## {title}", ""]
-    known = {name: [v for v in values if v is not None] for name, values in figures.items()}
+def _waits(finding: Waits) -> list[str]:
+    ours, *others = finding.figures
+    mine = finding.came(ours)
+    lines: list[str] = []
     for name in others:
-        if not known[ours] or not known[name]:
-            lines.append(f"- {ours} against {name}: no ratio, one of them never came")
-            continue
-        p50, p99 = (
-            percentile(known[name], part) / percentile(known[ours], part) for part in (0.5, 0.99)
-        )
-        lines.append(f"- {name} takes {p50:.1f}x as long as {ours} (p50), {p99:.1f}x (p99)")
-    lines += ["", "| | p50 ms | p99 ms | never | of |", "|---|---|---|---|---|"]
-    for name, values in figures.items():
-        came = known[name]
-        cells = [f"{percentile(came, part):.3f}" if came else "-" for part in (0.5, 0.99)]
-        lines.append(
-            f"| {name} | {' | '.join(cells)} | {len(values) - len(came)} | {len(values)} |"
-        )
-    return "\n".join([*lines, ""])
+        theirs = finding.came(name)
+        if mine and theirs:
+            told = (
+                f"{percentile(theirs, part) / percentile(mine, part):.1f}x (p{100 * part:g})"
+                for part in PARTS[:2]
+            )
+            lines.append(f"- {name} takes as long as {ours} times {', '.join(told)}")
+        else:
+            lines.append(f"- {name}: no ratio, one of them never came")
+    heads = " | ".join(f"p{100 * part:g}" for part in PARTS)
+    lines += ["", f"| {finding.unit} | {heads} | never | of |", "|---" * 6 + "|"]
+    for name, values in finding.figures.items():
+        came = finding.came(name)
+        cells = [number(percentile(came, part)) if came else "-" for part in PARTS]
+        never = len(values) - len(came)
+        lines.append(f"| {name} | {' | '.join(cells)} | {never} | {len(values)} |")
+    return lines
+
+
+def _growth(finding: Growth) -> list[str]:
+    sizes = sorted({size for points in finding.figures.values() for size, _ in points})
+    heads = " | ".join(f"{size:,.0f}" for size in sizes)
+    lines = [f"| {finding.unit} by {finding.size} | {heads} | power |"]
+    lines.append("|---" * (len(sizes) + 2) + "|")
+    powers = finding.exponents()
+    for name, points in finding.figures.items():
+        costs = dict(points)
+        cells = [number(costs[size]) if size in costs else "-" for size in sizes]
+        power = f"{powers[name]:.2f}" if name in powers else "-"
+        lines.append(f"| {name} | {' | '.join(cells)} | {power} |")
+    return lines
+
+
+def number(value: float) -> str:
+    """A figure with as many digits as mean something."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def machine() -> str:
-    """What the figures were measured on, and how busy it was."""
+    """What was measured on, and how busy it was at the start."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     load = os.getloadavg()[0]
-    return (
-        f"{os.cpu_count()} cores, {models[0] if models else 'unknown'}, load {load:.2f} at start\n"
-    )
+    model = models[0] if models else "unknown"
+    python = platform.python_version()
+    return f"{os.cpu_count()} cores, {model}, Python {python}, load {load:.2f} at start"

@@ -1,10 +1,11 @@
-"""How many `tools/call` a second one process answers over HTTP, beside the official SDK.
+"""How many `tools/call` a second does one process answer over HTTP, and what does each one cost?
 
-Servers run on the first core, wrk on the second, 16 connections. Rounds of all contenders are
-interleaved, so a slow minute of the machine hits all of them. Every contender has to give the
-right answer before it is measured and in every single response while it is; one that does not is
-shown as failed. The processor time a call costs is shown too: on a machine that others use as well
-it is the steadier figure. Needs `wrk` and `taskset`.
+Servers run on the first core, wrk on the second. Rounds of all contenders are interleaved, so a
+slow minute of the machine hits all of them. Every contender has to give the right answer before it
+is measured and in every single response while it is; one that does not is shown as failed. The
+processor time a call costs is shown too: on a machine that others use as well it is the steadier
+figure. Below all of them are two floors, which know nothing of MCP: a fixed answer of an ASGI
+application on our HTTP service, and one straight from a Trio socket. Needs `wrk` and `taskset`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ import sys
 from pathlib import Path
 
 import attrs
-import click
 import trio
 
-from benchmarks import report
 from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError
+from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import peer_python
 from benchmarks.processes import ProgramError, output_of, serving
 
 HERE = Path(__file__).resolve().parent
-CONNECTIONS = 16
+CONNECTIONS = (1, 16, 64, 256)
+USUAL = 16
+"""Connections at which contenders are compared."""
 ARGUMENTS = {"a": 2, "b": 40}
 RIGHT = '"structuredContent":{"result":42}'
 """Stands in every right answer, as all contenders write it."""
@@ -43,10 +45,10 @@ class Contender:
     tool: str
     process: trio.Process
     dialect: Dialect | None = None
-    rounds: list[float] = attrs.field(factory=list)
-    """Calls in a second."""
+    rounds: dict[int, list[float]] = attrs.field(factory=lambda: {n: [] for n in CONNECTIONS})
+    """Calls in a second, by the number of connections."""
     costs: list[float] = attrs.field(factory=list)
-    """Microseconds of the processor for one call."""
+    """Microseconds of the processor for one call, at the usual number of them."""
     failure: str | None = None
 
 
@@ -64,15 +66,18 @@ def prepare(contender: Contender) -> None:
         line.close()
 
 
-async def measure(contender: Contender, seconds: int) -> None:
+async def load(contender: Contender, connections: int, seconds: int) -> None:
     """Put one contender under load for one round."""
     if contender.dialect is None or contender.failure is not None:
         return
     dialect = contender.dialect
     body = dialect.call(0, contender.tool, ARGUMENTS).replace('"id": 0', '"id": %d')
     headers = [f"{name}: {value}" for name, value in dialect.headers(contender.tool).items()]
-    wrk = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency"]
+    wrk = ["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
     command = [*wrk, "-s", HERE / "load.lua", contender.url, "--", *headers, body, RIGHT]
+    if contender.process.poll() is not None:
+        contender.failure = "its program has ended"
+        return
     begun = processor_seconds(contender.process)
     try:
         said = await output_of(command, within=seconds + 30, what="wrk")
@@ -83,11 +88,11 @@ async def measure(contender: Contender, seconds: int) -> None:
     result = json.loads(line.removeprefix("RESULT "))
     if result["wrong"] or result["broken"] or not result["requests"]:
         contender.failure = f"under load: {result}"
-        contender.rounds.clear()
     else:
-        contender.rounds.append(result["requests"] / result["seconds"])
+        contender.rounds[connections].append(result["requests"] / result["seconds"])
         spent = processor_seconds(contender.process) - begun
-        contender.costs.append(1e6 * spent / result["requests"])
+        if connections == USUAL:
+            contender.costs.append(1e6 * spent / result["requests"])
 
 
 def processor_seconds(process: trio.Process) -> float:
@@ -102,43 +107,72 @@ async def compare(contenders: list[Contender], rounds: int, seconds: int) -> Non
     """Measure all contenders round by round."""
     for contender in contenders:
         await trio.to_thread.run_sync(prepare, contender)
-        await measure(contender, 1)
-        contender.rounds.clear()
+        await load(contender, USUAL, 1)
+        contender.rounds[USUAL].clear()
         contender.costs.clear()
     for _ in range(rounds):
-        for contender in contenders:
-            await measure(contender, seconds)
+        for connections in CONNECTIONS:
+            for contender in contenders:
+                await load(contender, connections, seconds)
 
 
-def tell(title: str, contenders: list[Contender]) -> int:
-    """Print a comparison; how many failed."""
-    click.echo(report.rates(title, {item.name: item.rounds for item in contenders}, "calls/s"))
-    for item in contenders:
-        if item.costs:
-            click.echo(f"- {item.name}: {statistics.median(item.costs):.0f} µs of processor a call")
-    click.echo()
-    failed = [item for item in contenders if item.failure is not None]
-    for item in failed:
-        click.echo(f"FAILED {item.name}: {item.failure}")
-    return len(failed)
+def found(title: str, contenders: list[Contender]) -> list[Finding]:
+    """What one comparison showed."""
+    failures = {each.name: each.failure for each in contenders if each.failure is not None}
+    sound = [each for each in contenders if each.failure is None]
+    return [
+        Rounds(
+            title=f"{title}, {USUAL} connections",
+            unit="calls a second",
+            better="more",
+            figures={each.name: [] if each.failure else each.rounds[USUAL] for each in contenders},
+            failures=failures,
+        ),
+        Rounds(
+            title=f"{title}, processor time of the server",
+            unit="µs a call",
+            better="less",
+            figures={each.name: [] if each.failure else each.costs for each in contenders},
+        ),
+        Growth(
+            title=f"{title}, by connections",
+            unit="µs between two answers",
+            size="connections",
+            figures={
+                each.name: [
+                    (connections, 1e6 / statistics.median(rates))
+                    for connections, rates in each.rounds.items()
+                    if rates
+                ]
+                for each in sound
+            },
+            most={"mcp_trio": 0.1},
+        ),
+    ]
 
 
-async def main(rounds: int, seconds: int) -> int:
-    """Run both comparisons; how many contenders failed."""
+async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
+    """Compare in both eras.
+
+    Raises:
+        ProgramError: a program is missing.
+    """
     for tool in ("wrk", "taskset"):
         if shutil.which(tool) is None:
             raise ProgramError(f"{tool} is missing")
+    rounds, seconds = (1, 1) if quick else (3, 3)
     peer = await trio.to_thread.run_sync(peer_python)
     pinned = ["taskset", "-c", "0"]
-    official = HERE / "servers" / "official.py"
+    official, floor = HERE / "servers" / "official.py", HERE / "servers" / "floor.py"
     commands = {
         "mcp_trio": [sys.executable, HERE / "servers" / "ours.py"],
         "official on uvicorn": [peer, official, "uvicorn", "json"],
         "official on uvicorn, uvloop": [peer, official, "uvicorn-fast", "json"],
         "official on Hypercorn/Trio": [peer, official, "hypercorn", "json"],
+        "floor: ASGI on our service": [sys.executable, floor, "asgi"],
+        "floor: a Trio socket": [sys.executable, floor, "socket"],
     }
-    click.echo(report.machine())
-    failed = 0
+    findings: list[Finding] = []
     async with contextlib.AsyncExitStack() as stack:
         programs = {}
         for name, command in commands.items():
@@ -147,22 +181,11 @@ async def main(rounds: int, seconds: int) -> int:
             contenders = [
                 Contender(name, program.url, revision, "add", program.process)
                 for name, program in programs.items()
+                if revision == STATELESS or not name.startswith("floor")
             ]
             ours = programs["mcp_trio"]
             static = "mcp_trio, static operation"
             contenders.insert(1, Contender(static, ours.url, revision, "add_static", ours.process))
             await compare(contenders, rounds, seconds)
-            failed += tell(f"tools/call over HTTP, {title} {revision}", contenders)
-    return failed
-
-
-@click.command()
-@click.option("--quick", is_flag=True, help="One short round: does it run at all?")
-def command(*, quick: bool) -> None:
-    """Measure tools/call over HTTP; fails when a contender did."""
-    failed = trio.run(main, 1, 1) if quick else trio.run(main, 5, 5)
-    sys.exit(min(failed, 1))
-
-
-if __name__ == "__main__":
-    command()
+            findings += found(f"tools/call, {title} {revision}", contenders)
+    return findings

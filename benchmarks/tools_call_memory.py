@@ -1,4 +1,4 @@
-"""How long one `tools/call` takes in memory, client and server in one process.
+"""How long does one `tools/call` take in memory, client and server in one process?
 
 Ours goes through the real codec in both eras. The official SDK's client has two ways in memory: a
 stream transport with messages, and a direct path that hands Python objects over unencoded; both
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-import click
 import trio
 
-from benchmarks import report
 from benchmarks.calls import HANDSHAKE, STATELESS
+from benchmarks.findings import Finding, Rounds
 from benchmarks.peers import peer_python
 from benchmarks.workers.results import samples
 
@@ -33,39 +31,19 @@ def contenders(peer: Path, what: str) -> dict[str, list[str | Path]]:
     return {
         f"mcp_trio, {STATELESS}": [*ours, "{count}", STATELESS],
         f"mcp_trio, {HANDSHAKE}": [*ours, "{count}", HANDSHAKE],
-        "official, direct (no messages)": [*official, "{count}", "auto", "asyncio"],
         "official, streams": [*official, "{count}", "legacy", "asyncio"],
+        "official, direct (no messages)": [*official, "{count}", "auto", "asyncio"],
     }
 
 
-async def measure(commands: dict[str, list[str | Path]], rounds: int, count: int) -> None:
-    """Measure round by round and print."""
+async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
+    """Call and call again, round by round."""
+    commands = contenders(await trio.to_thread.run_sync(peer_python), "call")
     figures: dict[str, list[float]] = {name: [] for name in commands}
+    rounds, count = (1, 300) if quick else (5, 4000)
     for _ in range(rounds):
         for name, command in commands.items():
             taken = await samples(command, count)
-            figures[name].append(1 / statistics.mean(taken))
-    click.echo(report.rates("tools/call in memory, one after the other", figures, "calls/s"))
-    click.echo(microseconds(figures))
-
-
-def microseconds(figures: dict[str, list[float]]) -> str:
-    """The same as time for one call."""
-
-    def middle(rounds: Sequence[float]) -> float:
-        return 1e6 / statistics.median(rounds)
-
-    return "".join(f"- {name}: {middle(rounds):.0f} µs\n" for name, rounds in figures.items())
-
-
-@click.command()
-@click.option("--quick", is_flag=True, help="One short round: does it run at all?")
-def command(*, quick: bool) -> None:
-    """Measure tools/call in memory."""
-    click.echo(report.machine())
-    commands = contenders(peer_python(), "call")
-    trio.run(measure, commands, *((1, 300) if quick else (5, 4000)))
-
-
-if __name__ == "__main__":
-    command()
+            figures[name].append(1e6 * statistics.mean(taken))
+    title = "tools/call in memory, one after the other"
+    return [Rounds(title=title, unit="µs a call", better="less", figures=figures)]

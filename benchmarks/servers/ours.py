@@ -100,4 +100,9 @@ server.add_entry(Compiler(Connections()).compile(parse(STATIC)))
 
 
 if __name__ == "__main__":
-    server.run("http", port=0, settings=mcp_trio.ServingSettings(max_requests_per_connection=10**9))
+    server.run(
+        "http",
+        port=0,
+        options=mcp_trio.HTTPOptions(max_sessions=100_000),
+        settings=mcp_trio.ServingSettings(max_requests_per_connection=10**9),
+    )

@@ -1,8 +1,9 @@
-"""Ten thousand calls in flight in memory, cancelled at once: what is left?
+"""Thousands of calls in flight in memory, ended at once: what is left?
 
-Prints one JSON object. A first storm that is not judged lets memory pools grow to their size.
-Memory is told twice: as what the process holds, which the allocator rounds and keeps, and as the
-number of Python's own blocks, which is exact and is what gets judged.
+`cancel SIZE REVISION` cancels the scope around all of them, `timeout SIZE REVISION` has the
+deadline of each one pass. Prints one JSON object. A first storm that is not judged lets memory
+pools grow to their size. Memory is told twice: as what the process holds, which the allocator
+rounds and keeps, and as the number of Python's own blocks, which is exact and is what gets judged.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mcp_trio.client.client import ClientOptions, MCPClient
 from mcp_trio.session.limits import LoadLimits
 from mcp_trio.wire.revisions import BY_DATE
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 """Seconds for one storm."""
 
 
@@ -40,7 +41,8 @@ def resident() -> int:
 class Storm:
     """A server whose calls never end by themselves, and the count of those that run."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, what: str, size: int) -> None:
+        self.what = what
         self.size = size
         self.running = 0
         self.all_run = trio.Event()
@@ -63,22 +65,35 @@ class Storm:
         raise AssertionError
 
     async def once(self, client: MCPClient) -> float:
-        """Start all calls, cancel them, and return the seconds until the last `finally`."""
+        """Start all calls, end them, and return the seconds until the last `finally`."""
         self.all_run, self.none_runs = trio.Event(), trio.Event()
+        scopes = [trio.CancelScope() for _ in range(self.size)]
+
+        async def call(scope: trio.CancelScope) -> None:
+            with scope:
+                await client.call_tool("hold")
+
         with trio.fail_after(PATIENCE):
             async with trio.open_nursery() as nursery:
-                for _ in range(self.size):
-                    nursery.start_soon(client.call_tool, "hold")
+                for number in range(self.size):
+                    if self.what == "timeout":
+                        nursery.start_soon(call, scopes[number])
+                    else:
+                        nursery.start_soon(client.call_tool, "hold")
                 await self.all_run.wait()
                 begun = time.perf_counter()
-                nursery.cancel_scope.cancel()
+                if self.what == "timeout":
+                    for scope in scopes:
+                        scope.deadline = trio.current_time()
+                else:
+                    nursery.cancel_scope.cancel()
             await self.none_runs.wait()
         return time.perf_counter() - begun
 
 
-async def main(size: int, revision: str) -> None:
+async def main(what: str, size: int, revision: str) -> None:
     """Run two storms and print what the second one left behind."""
-    storm = Storm(size)
+    storm = Storm(what, size)
     ours, theirs = mcp_trio.MemoryTransport.pair()
     options = ClientOptions(revisions=(BY_DATE[revision],))
     async with trio.open_nursery() as nursery:
@@ -108,4 +123,4 @@ async def main(size: int, revision: str) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, int(sys.argv[1]), sys.argv[2])
+    trio.run(main, sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -1,4 +1,4 @@
-"""What starting costs, beside the official SDK: processor time of the imports alone.
+"""What does starting cost: processor time of the imports alone?
 
 Processes take turns, each a fresh interpreter that measures itself, so neither the start of Python
 nor what else the machine does is part of it. The first round is not counted: it writes byte code.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import click
 import trio
 
-from benchmarks import report
+from benchmarks.findings import Finding, Rounds
 from benchmarks.peers import peer_python
 from benchmarks.processes import output_of
 
@@ -41,24 +40,14 @@ def contenders(peer: Path) -> dict[str, list[str | Path]]:
     }
 
 
-async def measure(commands: dict[str, list[str | Path]], rounds: int) -> None:
-    """Start everybody round by round and print."""
-    figures: dict[str, list[float | None]] = {name: [] for name in commands}
-    for number in range(rounds + 1):
+async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
+    """Start everybody round by round."""
+    commands = contenders(await trio.to_thread.run_sync(peer_python))
+    figures: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(2 if quick else 16):
         for name, command in commands.items():
             said = await output_of(command, within=TIMEOUT, what=name)
             if number:
                 figures[name].append(1000 * float(said))
-    click.echo(report.latencies("Imports, processor time", figures))
-
-
-@click.command()
-@click.option("--quick", is_flag=True, help="One round: does it run at all?")
-def command(*, quick: bool) -> None:
-    """Measure what starting costs."""
-    click.echo(report.machine())
-    trio.run(measure, contenders(peer_python()), 1 if quick else 15)
-
-
-if __name__ == "__main__":
-    command()
+    title = "Imports, processor time"
+    return [Rounds(title=title, unit="ms", better="less", figures=figures)]
