@@ -89,14 +89,17 @@ def load_limits(
     """What each process of a server with these sections does at once, and how often.
 
     What is said of all together is shared out; what is said of one caller or session is whole in
-    each process, because their requests may all come to the same one.
+    each process, because their requests may all come to the same one, up to half of what all may
+    have there.
     """
+    per_caller = server.of_one(limits.max_in_flight_per_caller, server.max_in_flight)
+    listeners = server.of_one(limits.max_listeners_per_caller, limits.max_listeners)
     return LoadLimits(
         max_in_flight=server.share(server.max_in_flight),
         max_in_flight_per_session=limits.max_in_flight_per_session,
-        max_in_flight_per_caller=limits.max_in_flight_per_caller,
+        max_in_flight_per_caller=per_caller,
         max_listeners=server.share(limits.max_listeners),
-        max_listeners_per_caller=limits.max_listeners_per_caller,
+        max_listeners_per_caller=listeners,
         queue_length=server.share(limits.queue_length),
         queue_timeout=limits.queue_timeout,
         rate=None if rates.all is None else rates.all.rate(server),

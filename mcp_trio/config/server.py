@@ -158,6 +158,17 @@ class ServerSection:
         """The part of one process of a limit for all of them, rounded up."""
         return math.ceil(total / self.workers)
 
+    def of_one(self, most: int, total: int) -> int:
+        """What one caller or address may have in one process, of a limit that all have together.
+
+        All of it, as his requests may all come to the same process; but no more than half of what
+        that process has for all, or he could take the whole share of each process, and with them
+        the total. A limit that is none, as it is no less than the total, stays.
+        """
+        if self.workers == 1 or most >= total:
+            return most
+        return min(most, math.ceil(self.share(total) / 2))
+
     def serving_settings(self, limits: LimitsSection) -> ServingSettings:
         """The settings of the socket layer."""
         return ServingSettings(
@@ -170,7 +181,9 @@ class ServerSection:
             max_websocket_message_bytes=self.max_body,
             trusted_proxies=tuple(self.trusted_proxies),
             proxy_protocol=self.proxy_protocol,
-            max_connections_per_address=limits.max_connections_per_address,
+            max_connections_per_address=self.of_one(
+                limits.max_connections_per_address, self.max_connections
+            ),
             max_header_bytes=limits.max_header_bytes,
             max_header_fields=limits.max_header_fields,
             max_url_bytes=limits.max_url_bytes,

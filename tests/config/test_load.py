@@ -77,6 +77,24 @@ def test_what_is_of_all_together_is_shared_out_among_the_workers_and_what_is_of_
     assert sockets.max_connections_per_address == whole.max_connections_per_address
 
 
+@pytest.mark.parametrize("workers", [1, 2, 4, 8, 64])
+def test_one_caller_never_has_all_that_a_worker_has_for_everybody(workers: int):
+    settings = read(server={"workers": workers})
+    load = settings.load
+    assert load.max_in_flight_per_caller is not None
+    assert load.max_listeners_per_caller is not None
+    assert load.max_in_flight_per_caller <= (load.max_in_flight + 1) // 2
+    assert load.max_listeners_per_caller <= (load.max_listeners + 1) // 2
+    sockets = settings.server.serving_settings(settings.limits)
+    assert sockets.max_connections_per_address <= (sockets.max_connections + 1) // 2
+    # Who sets no limit of one, because all come by the same address, has none in a worker either.
+    alone = read(
+        server={"workers": workers, "max_connections": 300},
+        limits={"max_connections_per_address": 300},
+    )
+    assert alone.server.serving_settings(alone.limits).max_connections_per_address == 300
+
+
 def test_each_worker_has_room_for_one_message_whatever_its_share():
     settings = read(
         server={"workers": 64, "max_body": 1000},
