@@ -85,3 +85,8 @@ ENDPOINT = Rule(
     _is_endpoint,
 )
 URL = Rule("must be an http or https URL", _is_url)
+URLS = Rule("must be http or https URLs", lambda texts: all(map(_is_url, texts)))
+COLLECTOR = Rule(
+    "must be an http or https URL, without the `/v1/traces` or `/v1/metrics` that is put behind it",
+    lambda text: _is_url(text) and not text.rstrip("/").endswith(("/v1/traces", "/v1/metrics")),
+)

@@ -23,9 +23,10 @@ from mcp_trio.auth.resource_server import (
 )
 from mcp_trio.auth.resource_server.claims import SCOPE_CLAIMS
 from mcp_trio.auth.resource_server.signed import ASYMMETRIC
+from mcp_trio.config.addresses import URL, URLS
 from mcp_trio.errors import ConfigurationError
 from mcp_trio.secrets import Secret, SecretSource
-from mcp_trio.setting_rules import NOT_NEGATIVE, POSITIVE
+from mcp_trio.setting_rules import NOT_EMPTY, NOT_NEGATIVE, POSITIVE
 
 
 @contextlib.contextmanager
@@ -88,7 +89,7 @@ class IntrospectionSection:
     """Its introspection endpoint."""
     issuer: str
     """How it calls itself."""
-    client_id: str
+    client_id: str = attrs.field(validator=NOT_EMPTY)
     """Who we are there."""
     secret_env: str | None = None
     """Environment variable that holds our secret."""
@@ -207,11 +208,11 @@ class AuthSection:
     """What clients ask for when they are told no better; `required_scopes` if not given."""
     implies: dict[str, list[str]] = attrs.field(factory=dict[str, list[str]])
     """Scopes that hold others: a broad one, and the narrower ones it implies."""
-    authorization_servers: list[str] | None = None
+    authorization_servers: list[str] | None = attrs.field(default=None, validator=URLS)
     """Told to clients; the issuers below if not given."""
     name: str | None = None
     """What people call this resource."""
-    documentation: str | None = None
+    documentation: str | None = attrs.field(default=None, validator=URL)
     """URL of a page for people."""
     api_keys_file: str | None = None
     """File with the digests of API keys, one line each as `mcp-trio new-key` prints it; read again

@@ -56,7 +56,8 @@ def auth_faults(
     if auth is None:
         return
     for key, reason in _one_by_one(auth, _SOUND, lambda each: each.resource_server(source), _HELD):
-        yield Fault(path=("auth", key), reason=reason.removeprefix("auth: "), advice=_ADVICE)
+        told_so = reason.removeprefix("auth: ").removeprefix(f"{key}: ")
+        yield Fault(path=("auth", key), reason=told_so, advice=_ADVICE)
     # One that was put aside is no longer what was given.
     if ("auth", "resource") not in told:
         yield from _resource_faults(settings, auth)

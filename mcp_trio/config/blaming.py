@@ -110,10 +110,12 @@ class _Search(Generic[S]):
         left = [key for key in values if not _is_required(base, key) and key != name]
         named = set(_WORD.findall(reason))
         others = {key for key in left if key in named and getattr(base, key) != values[key]}
-        if others and name in named:
+        pair = {name: value, **{other: values[other] for other in others}}
+        together = self.trouble(_with(base, pair))
+        if others and together not in {None, reason}:
+            # The first one misses the other, and that is not what is wrong with them.
             self.told |= others
-            pair = {name: value, **{other: values[other] for other in others}}
-            return [((), self.trouble(_with(base, pair)) or reason)]
+            return [((), together or reason)]
         if isinstance(value, dict):
             return self._items(sound, name, cast("dict[str, object]", value)) or [((name,), reason)]
         if attrs.has(type(value)):

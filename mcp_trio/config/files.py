@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import attrs
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from mcp_trio.config.faults import Fault, Path
 from mcp_trio.config.keys import read_key
@@ -160,6 +161,13 @@ def _certificate_faults(file: FilePath, shown: str, path: Path) -> Iterator[Faul
         advice = "Give certificates in PEM, which begin with -----BEGIN CERTIFICATE-----."
         yield Fault(path=path, reason=f"{shown} holds no certificates", advice=advice)
         return
+    if path == ("tls", "cert_file") and not _is_of_a_server(found[0]):
+        yield Fault(
+            path=path,
+            severity="warning",
+            reason=f"{shown} is not for servers, so most clients refuse it",
+            advice="Have one issued whose extended key usage holds serverAuth, or is left out.",
+        )
     now = datetime.now(UTC)
     # Of many authorities some may be over; of a chain each one counts.
     first_end = max if path[-1].endswith("ca_file") else min
@@ -175,6 +183,16 @@ def _certificate_faults(file: FilePath, shown: str, path: Path) -> Iterator[Faul
     if begin > now and not path[-1].endswith("ca_file"):
         reason = f"{shown} is not valid before {begin:%Y-%m-%d}"
         yield Fault(path=path, reason=reason, advice="Mend the clock, or use another certificate.")
+
+
+def _is_of_a_server(certificate: x509.Certificate) -> bool:
+    """Whether a server may show it (RFC 5280, section 4.2.1.12)."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return True
+    wanted = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+    return not wanted.isdisjoint(found)
 
 
 def _unreadable(shown: str, path: Path, error: Exception) -> Fault:

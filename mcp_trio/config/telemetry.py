@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from mcp_trio.config.addresses import URL
+from mcp_trio.config.addresses import COLLECTOR
 from mcp_trio.setting_rules import POSITIVE, Rule
 
 PART = Rule("must be 0 to 1", lambda part: 0 <= part <= 1)
@@ -17,7 +17,7 @@ class TelemetrySection:
     Needs the extra `otlp`. Header fields with secrets are given in `OTEL_EXPORTER_OTLP_HEADERS`.
     """
 
-    endpoint: str | None = attrs.field(default=None, validator=URL)
+    endpoint: str | None = attrs.field(default=None, validator=COLLECTOR)
     """Base URL of the collector; else `OTEL_EXPORTER_OTLP_ENDPOINT`, else
     `http://localhost:4318`."""
     service: str | None = None

@@ -11,6 +11,8 @@ GOOD = [
     ("server.allowed_hosts", ["mcp.example", "*", "192.0.2.1", "[2001:db8::1]"]),
     ("server.allowed_origins", ["https://App.example", "http://localhost:5173/", "null", "*"]),
     ("server.allowed_origins", ["chrome-extension://abcdef", "https://[::1]:8443"]),
+    ("auth.documentation", "https://docs.example/mcp?v=1"),
+    ("auth.authorization_servers", ["https://a.example", "http://127.0.0.1:9000/b"]),
     *[("telemetry.endpoint", each) for each in ("http://otel:4318", "https://[::1]/base")],
 ]
 NO_HOST = ("[::1]", "", "*", " localhost", "10.0.0.256", "127.1", "0", "::1::")
@@ -32,6 +34,12 @@ BAD = [
         for each in ("mcp", "", "/m cp", "/mcp?x", "/mcp#x", "/m%63p", "/m\u00e9", "/healthz/")
     ],
     ("server.path", "/.well-known/oauth-protected-resource", "/.well-known"),
+    *[("auth.documentation", each, "http or https URL") for each in ("our page", "a.example", "")],
+    ("auth.authorization_servers", ["https://a.example", "b.example"], "http or https URLs"),
+    *[
+        ("telemetry.endpoint", f"http://otel:4318/v1/{each}", "without the `/v1/traces`")
+        for each in ("traces", "traces/", "metrics")
+    ],
     *[
         ("telemetry.endpoint", each, "http or https URL")
         for each in ("collector:4318", "localhost", "grpc://a:1", "http://", "http://u:p@a", "")
@@ -39,9 +47,13 @@ BAD = [
 ]
 
 
+ISSUER = {"resource": "https://r.example/mcp", "jwt": {"a": {"issuer": "https://a.example"}}}
+
+
 def read(key, value):
     table, name = key.split(".")
-    return parse_settings({"catalog": {"registry": "r.sqlite"}, table: {name: value}})
+    around = ISSUER if table == "auth" else {}
+    return parse_settings({"catalog": {"registry": "r.sqlite"}, table: {**around, name: value}})
 
 
 @pytest.mark.parametrize(("key", "value"), GOOD)

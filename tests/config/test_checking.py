@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +27,7 @@ from mcp_trio.config import Draft, Settings, check_settings, draft_file
 from mcp_trio.config.schema import leaves
 from tests.config.test_environment import base
 
+DAY = timedelta(days=1)
 CANARY = "c4n4ry-s3cr3t"
 
 
@@ -508,6 +514,7 @@ def test_a_fault_within_a_connection_names_the_variable_that_it_came_from(tmp_pa
         ("http://r.example/x.json", ["registry", "header"]),
         ("https://u:p@r.example/x.json", ["registry", "header"]),
         ("ftp://r.example", ["registry", "header"]),
+        ("postgresql://u:p@r.example/x", ["registry", "header"]),
     ],
 )
 def test_all_that_a_registry_does_not_heed_is_told(check, tmp_path, registry, keys):
@@ -517,6 +524,39 @@ def test_all_that_a_registry_does_not_heed_is_told(check, tmp_path, registry, ke
     text = f'secret_file = "secret"\nheader = "X Y"\nca_file = "good.pem"\n{allowed}'
     found = check(text, registry=f'registry = "{registry}"', offline=True)
     assert [key for _, _, key, _ in found] == [f"catalog.{key}" for key in keys]
+
+
+def test_a_certificate_that_is_not_for_servers_is_a_warning(check, tmp_path):
+    text = '[tls]\ncert_file = "c.pem"\nkey_file = "c.key"\n'
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "c.key").write_bytes(key.private_bytes(*pem))
+    (tmp_path / "c.key").chmod(0o600)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x.example")])
+    now = datetime.now(UTC)
+    found = []
+    for usage in ([], [Usage.CLIENT_AUTH], [Usage.CLIENT_AUTH, Usage.SERVER_AUTH]):
+        made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + 99 * DAY)
+        if usage:
+            made = made.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+        (tmp_path / "c.pem").write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+        found.append(check(text))
+    assert found[0] == found[2] == []
+    ((severity, line, where, reason),) = found[1]
+    assert (severity, line, where) == ("warning", 4, "tls.cert_file")
+    assert reason.startswith("c.pem is not for servers")
+
+
+def test_scopes_of_auth_that_are_none_are_told_once_by_their_key(check):
+    text = AUTH + 'scopes_supported = ["x y"]\nimplies = { "a b" = ["c"] }\n'
+    text += '[auth.jwt.a]\nissuer = "https://a.example"\n[auth.introspection.b]\n'
+    text += 'issuer = "https://b.example"\nurl = "https://b.example/i"\nclient_id = " "\n'
+    found = check(text + 'secret_env = "B"\n', {"B": CANARY})
+    assert {key: reason for _, _, key, reason in found} == {
+        "auth.scopes_supported": "'x y' is no scope",
+        "auth.implies": "'a b' is no scope",
+        "auth.introspection.b.client_id": "must not be empty",
+    }
 
 
 def test_a_header_that_has_no_secret_to_carry_is_a_fault(check):
