@@ -55,7 +55,12 @@ def admin_url(where: str) -> str:
     if admin is None or admin.port == 0:
         raise ConfigurationError(f"{where} names no admin listener: it has no [admin] with a port")
     host = EVERYWHERE.get(admin.host, admin.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{admin.port}{PATH}"
+    return f"http://{bracketed(host)}:{admin.port}{PATH}"
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
 
 
 def fetch(url: str) -> JSONObject:

@@ -22,6 +22,7 @@ import trio
 
 from mcp_trio.catalog.registries.opening import shown
 from mcp_trio.cli import collector, descriptors
+from mcp_trio.cli.catalog import EVERYWHERE, bracketed
 from mcp_trio.cli.demo import DEMO_VALUES, DemoUpstream, demo_settings
 from mcp_trio.cli.explaining import ExplainedError, explained
 from mcp_trio.cli.interrupts import raise_again
@@ -185,7 +186,7 @@ async def _serve(
 def _announce(settings: Settings, notes: list[str], urls: list[str], admin: list[str]) -> None:
     where = f"MCP on {' '.join(urls)}, registry {shown(settings.catalog.registry)}"
     told = [f"admin on {' '.join(admin)}"] if admin else []
-    parts = [where, *notes, *told, f"try: {curl_line(urls[0])}"]
+    parts = [where, *notes, *told, f"try: {curl_line(settings, urls[0])}"]
     say("; ".join(filter(None, parts)))
 
 
@@ -202,8 +203,13 @@ async def _demo(asked: Settings) -> AsyncGenerator[tuple[Settings, str], None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def curl_line(url: str) -> str:
-    """A command that lists the tools of an endpoint."""
+def curl_line(settings: Settings, url: str) -> str:
+    """A command that lists the tools, for whoever reads the line: with a token where one is asked.
+
+    Args:
+        settings: of the service.
+        url: where it listens.
+    """
     revision = REVISIONS[0].date
     body: JSONObject = {
         "jsonrpc": "2.0",
@@ -218,6 +224,12 @@ def curl_line(url: str) -> str:
         "Mcp-Method": "tools/list",
     }
     fields = " ".join(f"-H '{name}: {value}'" for name, value in headers.items())
+    for everywhere, here in EVERYWHERE.items():
+        # What stands for all addresses is none that a certificate or `Host` names.
+        url = url.replace(f"://{bracketed(everywhere)}:", f"://{bracketed(here)}:")
+    if settings.auth is not None:
+        url = settings.auth.resource
+        fields += ' -H "Authorization: Bearer $TOKEN"'
     scheme, _, rest = url.partition("+unix://")
     if rest:
         socket, _, path = rest.partition("/")

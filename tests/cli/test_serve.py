@@ -23,6 +23,7 @@ from mcp_trio.auth import BearerToken
 from mcp_trio.auth.resource_server.api_keys import new_key
 from mcp_trio.catalog.registries.schema import create_registry, publish
 from mcp_trio.cli.demo import GET_PROFILE, demo_settings
+from mcp_trio.cli.serve import curl_line
 from mcp_trio.config import parse_settings
 from mcp_trio.wire import REVISIONS
 
@@ -148,6 +149,26 @@ def test_the_line_it_prints_can_be_run(demo):
         command, shell=True, capture_output=True, check=True, timeout=PATIENCE
     ).stdout
     assert [tool["name"] for tool in json.loads(printed)["result"]["tools"]] == DEMO_TOOLS
+
+
+@pytest.mark.parametrize(
+    ("auth", "url", "asked"),
+    [
+        ({}, "http://0.0.0.0:80/mcp", "http://127.0.0.1:80/mcp"),
+        ({}, "https://[::]:80/mcp", "https://[::1]:80/mcp"),
+        ({}, "http://192.0.2.1:80/mcp", "http://192.0.2.1:80/mcp"),
+        ({}, "http+unix://%2Frun%2Fx/mcp", "--unix-socket /run/x http://localhost/mcp"),
+        (
+            {"auth": {"resource": "https://a.example/mcp", "jwt": {"a": {"issuer": "https://b"}}}},
+            "http://127.0.0.1:80/mcp",
+            "https://a.example/mcp",
+        ),
+    ],
+)
+def test_the_line_it_prints_asks_where_clients_ask_and_with_what_they_show(auth, url, asked):
+    line = curl_line(parse_settings({"catalog": {"registry": "r"}, **auth}), url)
+    assert line.startswith(f"curl -s {asked} -H ")
+    assert ("$TOKEN" in line) == bool(auth)
 
 
 def test_the_probes_answer(demo):
