@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
+from time import monotonic
 
 import attrs
 import trio
@@ -29,6 +31,8 @@ logger = logging.getLogger("mcp_trio.telemetry")
 
 FLUSH_TIMEOUT = 5.0
 """Seconds that what waits at the end may take."""
+SILENCE = 60.0
+"""Seconds between two lines of the log about a collector that takes nothing."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +78,9 @@ async def exporting(
         OTLPMetricExporter(endpoint=metrics), export_interval_millis=1000 * collector.interval
     )
     meters = MeterProvider(resource=resource, metric_readers=[reader], shutdown_on_exit=False)
+    seldom = [(logging.getLogger(each.__module__), _Seldom()) for each in _EXPORTERS]
+    for log, each in seldom:
+        log.addFilter(each)
     try:
         with instrument(*servers, meter_provider=meters, tracer_provider=tracers):
             yield
@@ -82,6 +89,32 @@ async def exporting(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_shut, tracers.shutdown)
                 nursery.start_soon(_shut, meters.shutdown)
+        for log, each in seldom:
+            log.removeFilter(each)
+
+
+_EXPORTERS = (OTLPSpanExporter, OTLPMetricExporter)
+
+
+class _Seldom(logging.Filter):
+    """Lets one line through in `SILENCE` seconds: each try of each batch says the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._again = -math.inf
+        self._kept_back = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a line may go, and how many did not since the last one."""
+        now = monotonic()
+        if now < self._again:
+            self._kept_back += 1
+            return False
+        if self._kept_back:
+            text = f"{record.getMessage()} ({self._kept_back} lines before it are left out)"
+            record.msg, record.args = text, ()
+        self._again, self._kept_back = now + SILENCE, 0
+        return True
 
 
 async def _shut(shutdown: Callable[[], object]) -> None:

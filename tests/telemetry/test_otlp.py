@@ -1,6 +1,7 @@
 """Traces and metrics at a collector: what arrives, and that one that is gone ends nothing."""
 
 import gzip
+import logging
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -87,6 +88,29 @@ async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(monkeypatc
                 assert (await client.call_tool("good")).content[0].text == "ok"
     assert not server.events.active
     assert server.layers == ()
+
+
+async def test_a_collector_that_is_gone_is_told_of_once_in_a_while(monkeypatch, caplog):
+    monkeypatch.setattr(otlp, "FLUSH_TIMEOUT", 0.1)
+    clock = [100.0]
+    monkeypatch.setattr(otlp, "monotonic", lambda: clock[0])
+    server, _ = make_server()
+    async with exporting(settings("http://127.0.0.1:9"), [server]):
+        told = logging.getLogger(otlp.OTLPMetricExporter.__module__)
+        caplog.clear()
+        for number in range(1000):
+            told.warning("the try %d of it", number)
+        clock[0] += otlp.SILENCE
+        told.warning("the next")
+        of_spans = logging.getLogger(otlp.OTLPSpanExporter.__module__)
+        of_spans.warning("of spans")
+    assert [each.getMessage() for each in caplog.records] == [
+        "the try 0 of it",
+        "the next (999 lines before it are left out)",
+        "of spans",
+    ]
+    told.warning("nobody keeps it back any more")
+    assert len(caplog.records) == 4
 
 
 async def test_without_the_table_nothing_listens():
