@@ -116,6 +116,10 @@ class ConnectionHandle:
             callback()
 
 
+async def _ended(message: object) -> None:
+    """Drop what is sent for a call that has ended."""
+
+
 class AppCall:
     """One run of the application. Owned by its connection's nursery."""
 
@@ -261,6 +265,8 @@ class AppCall:
                 await self._link.deliver()
         finally:
             self._link.end_call(self)
+            # The stream refers to its call: without this both would be left to the collector.
+            self._respond = _ended
 
     async def _run_limited(self, app: ASGIApp) -> None:
         ended = False

@@ -193,7 +193,12 @@ class ServicePlace:
             pair.private_key_pem.write_to_path(folder / "key.pem")
             (folder / "key.pem").chmod(0o600)
         self.target = Target(
-            folder, upstream=upstream.url, times=TIMES, limits="", server=server, more=LOGS + more
+            folder,
+            upstream=upstream.url,
+            times=TIMES,
+            limits="keep_alive_timeout = 20.0",
+            server=server,
+            more=LOGS + more,
         )
         self.socket = folder / "mcp.sock" if "unix_socket" in server else None
         self._before = None

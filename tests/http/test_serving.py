@@ -1,10 +1,12 @@
 """The service: how many connections, how it accepts, and how it ends."""
 
 import errno
+import gc
 import logging
 import math
 import os
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from mcp_trio.http.serving import HTTPService, ServingSettings
 from .serving_tools import (
     GET,
     Gate,
+    H2Client,
     MemoryListener,
     connect,
     hello,
@@ -327,6 +330,40 @@ async def test_a_hard_stop_runs_the_callbacks_and_cancels_the_requests() -> None
         assert not told.is_set()
     assert told.is_set()
     assert gate.ended == 1
+
+
+class Kept:
+    """Something that lives as long as the scope of a request."""
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
+async def test_what_a_request_had_is_free_at_its_end_without_the_collector(version: str) -> None:
+    """A service runs the collector rarely: what waited for it would be much."""
+    kept: list[weakref.ref[Kept]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        extensions = scope["extensions"]
+        assert isinstance(extensions, dict)
+        extensions["kept"] = mine = Kept()
+        kept.append(weakref.ref(mine))
+        await hello(scope, receive, send)
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with started(HTTPService(app)) as (port, _), await connect(port) as stream:
+            if version == "HTTP/2":
+                client = H2Client(stream)
+                for _ in range(3):
+                    await client.read(await client.ask())
+            else:
+                for _ in range(3):
+                    await stream.send_all(GET)
+                    await read_until(stream, b"hello")
+            await trio.testing.wait_all_tasks_blocked()
+            assert [each() for each in kept] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def open_descriptors() -> set[str]:
