@@ -10,9 +10,11 @@ from mcp_trio.framing import gate, sse
 from mcp_trio.framing.challenge import read_challenges
 from mcp_trio.framing.headers import HeaderValueError, decode_value, encode_value
 from mcp_trio.framing.param_headers import ParamHeaderError, build, mismatch, param_headers
+from mcp_trio.http.whole_messages import whole_request
 from mcp_trio.jsonrpc import codec
 from mcp_trio.jsonrpc.messages import Malformed
 from mcp_trio.runtime.mapping import MappingError, compile_mapping
+from tests.http.judges import read_by_h11
 
 NAMES = ("args", "body", "status")
 
@@ -94,7 +96,17 @@ def fuzz_param_headers(data):
         assert mismatch(annotations, arguments, received) is None
 
 
+def fuzz_http1(data):
+    """A request that is read at once is the one that h11 reads."""
+    found = whole_request(data)
+    if found is not None:
+        head, body = found
+        read = (head.method, head.target, head.headers, head.version), body
+        assert read == read_by_h11(data)
+
+
 TARGETS = {
+    "http1": fuzz_http1,
     "codec": fuzz_codec,
     "sse": fuzz_sse,
     "headers": fuzz_headers,
@@ -102,6 +114,10 @@ TARGETS = {
     "param_headers": fuzz_param_headers,
 }
 SEEDS = {
+    "http1": [
+        b"POST /mcp HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nhost: x\r\nx:\r\na: \tb c\t\r\ncontent-length: 0\r\n\r\n",
+    ],
     "codec": [b'{"jsonrpc":"2.0","id":1,"method":"ping"}', b'[{"jsonrpc":"2.0","method":"a"}]'],
     "sse": [b"id: 1\ndata: x\r\n\r\n", b"\xef\xbb\xbfevent: a\rdata\r\r"],
     "headers": [b"=?base64?SGVsbG8=?=\nhttp://localhost\n*/*;q=0.5\napplication/json"],

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_trio.http import http1
-from mcp_trio.http.strict_lines import read_strictly
 from mcp_trio.http.whole_messages import whole_answer, whole_request
 
+from .judges import read_by_h11
 from .serving_tools import Client, connect, header, read_all, read_body, served
 
 DATE = (b"date", b"Tue, 01 Dec 2026 00:00:00 GMT")
@@ -81,23 +81,6 @@ HEAD = [b"Host: x", b"content-length: 7"]
 
 def request_of(lines, body=BODY, first=b"POST /mcp HTTP/1.1"):
     return b"".join(line + b"\r\n" for line in [first, *lines, b""]) + body
-
-
-def read_by_h11(data):
-    """Method, target, fields, version and body of the one request that these bytes are."""
-    connection = h11.Connection(h11.SERVER)
-    read_strictly(connection)
-    connection.receive_data(data)
-    request, body = connection.next_event(), b""
-    assert isinstance(request, h11.Request)
-    while not isinstance(event := connection.next_event(), h11.EndOfMessage):
-        assert isinstance(event, h11.Data)
-        body += event.data
-    assert connection.trailing_data == (b"", False)
-    assert connection.their_state is h11.DONE
-    assert not connection.they_are_waiting_for_100_continue
-    fields = [(name, value) for name, value in request.headers]
-    return (request.method, request.target, fields, request.http_version), body
 
 
 lines = st.sampled_from(
