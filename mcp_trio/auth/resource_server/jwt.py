@@ -88,6 +88,8 @@ class JWTTokens:
         check_audience(parts.claims, {*self.audiences, *credentials.audiences})
         expires = self._end(parts)
         keys = await self._keys.find(parts.key_id, parts.algorithm)
+        if not keys:
+            raise UnauthorizedError("the issuer has no key that fits the token")
         claims = parts.verified(keys)
         return principal_of(
             claims, self.issuer, token, scope_claims=self.scope_claims, expires=expires
