@@ -231,7 +231,7 @@ async def test_an_algorithm_is_not_believed_for_another_kind_of_key():
     claims = authority.claims()
     for algorithm in ("RS256", "PS256", "ES384", "ES512", "EdDSA", "Ed25519"):
         token = raw_token({"alg": algorithm, "kid": "k1"}, claims, authority.keys[0], "ES256")
-        await refused(authority, token, "no key that fits|does not verify")
+        await refused(authority, token, "no key that fits the token")
 
 
 async def test_only_the_algorithms_that_are_allowed_are_taken():
