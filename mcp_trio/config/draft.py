@@ -54,7 +54,10 @@ class Draft:
         """Put a value in place, with the tables that it needs around it."""
         *tables, last = override.path
         node = self.values
-        for part in tables:
+        for depth, part in enumerate(tables, 1):
+            if part not in node:
+                # What such a table lacks is missing in what began it.
+                self.origins[override.path[:depth]] = override.origin
             inner = node.setdefault(part, {})
             if not isinstance(inner, dict):
                 # What stands there is no table, which is told when it is read.

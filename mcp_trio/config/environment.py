@@ -11,6 +11,7 @@ import difflib
 import json
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NoReturn, cast, get_origin
 
@@ -27,7 +28,8 @@ _LINK = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT
 """What Kubernetes tells containers about a service that is called mcp-trio."""
 _LINKED = re.compile(r"[a-z]+://[^\s]+|[0-9a-fA-F.:]+|[a-z]+")
 _NEW_NAME = re.compile(r"[a-z0-9_]+")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_NUMERIC = re.compile(r"[0-9A-Fa-fxob_.+-]{1,100}")
+"""The signs of numbers in TOML, `inf` and `nan` left out."""
 _NAMING = (
     f"A variable is {PREFIX} and the key in capitals, its parts joined by two underscores, "
     f"such as {PREFIX}SERVER__PORT."
@@ -156,15 +158,19 @@ def _value(text: str, kind: Any) -> object:
     if kind is bool:
         return _boolean(text)
     if kind is int:
-        if _INTEGER.fullmatch(text) is None:
+        number = _number(text)
+        if not isinstance(number, int):
             raise ValueError("must be a whole number")
-        return int(text)
+        return number
     if kind is float:
-        return _number(text)
+        number = _number(text)
+        if number is None:
+            raise ValueError("must be a finite number")
+        return number
     if origin is list:
         return _json(text, list, 'a list in JSON, such as ["a", "b"]')
     if origin is dict or keys_of(kind, None) is not None:
-        return _json(text, dict, 'a table in JSON, such as {"key": "value"}')
+        return _json(text, dict, 'a table in JSON with each key once, such as {"key": "value"}')
     try:
         # A type that another package thought of.
         return _json(text, object, "JSON")
@@ -178,24 +184,36 @@ def _boolean(text: str) -> bool:
     return text == "true"
 
 
-def _number(text: str) -> float:
+def _number(text: str) -> int | float | None:
+    """A number as TOML writes it; None if it is none, or not finite."""
+    if _NUMERIC.fullmatch(text) is None:
+        return None
     try:
-        number = float(text)
+        number: object = tomllib.loads(f"x = {text}")["x"]
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError("must be a finite number")
-    return number
+        return None
+    # A date is made of the same signs.
+    if isinstance(number, float):
+        return number if math.isfinite(number) else None
+    return number if isinstance(number, int) else None
 
 
 def _json(text: str, kind: type, demanded: str) -> object:
     try:
-        value: object = json.loads(text, parse_constant=_no_constant)
+        value: object = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError):
         raise ValueError(f"must be {demanded}") from None
     if not isinstance(value, kind) or is_too_deep(value):
         raise ValueError(f"must be {demanded}")
     return value
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A table in which no key stands twice; of two values one would be lost without a word."""
+    held = dict(pairs)
+    if len(held) < len(pairs):
+        raise ValueError
+    return held
 
 
 def _no_constant(_: str) -> NoReturn:

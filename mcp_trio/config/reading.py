@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
@@ -73,8 +74,9 @@ def _plain(kind: type, text: str) -> _Hook:
 
 
 def _finite(value: object, _: object) -> float:
-    if type(value) in {int, float} and math.isfinite(cast("float", value)):
-        return cast("float", value)
+    with suppress(OverflowError):  # an integer that no float is as large as
+        if type(value) in {int, float} and math.isfinite(cast("float", value)):
+            return cast("float", value)
     raise TypeError("must be a finite number")
 
 

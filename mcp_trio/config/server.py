@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -156,7 +155,7 @@ class ServerSection:
 
     def share(self, total: int) -> int:
         """The part of one process of a limit for all of them, rounded up."""
-        return math.ceil(total / self.workers)
+        return -(-total // self.workers)
 
     def of_one(self, most: int, total: int) -> int:
         """What one caller or address may have in one process, of a limit that all have together.
@@ -167,7 +166,7 @@ class ServerSection:
         """
         if self.workers == 1 or most >= total:
             return most
-        return min(most, math.ceil(self.share(total) / 2))
+        return min(most, -(-self.share(total) // 2))
 
     def serving_settings(self, limits: LimitsSection) -> ServingSettings:
         """The settings of the socket layer."""

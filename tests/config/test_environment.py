@@ -162,6 +162,31 @@ def test_names_of_the_file_are_found_whatever_they_are_made_of(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("max_body", "1_048_576", 1_048_576),
+        ("max_body", "+5", 5),
+        ("max_body", "0x1F90", 8080),
+        ("grace_period", "5", 5),
+        ("grace_period", "1_0.5", 10.5),
+        ("grace_period", "1e2", 100),
+    ],
+)
+def test_numbers_are_written_as_in_the_file(tmp_path, key, text, value):
+    by_variable = {f"MCP_TRIO_SERVER__{key.upper()}": text}
+    bare = load_settings(write(tmp_path, '[catalog]\nregistry = "r"\n'), by_variable)
+    file = write(tmp_path, f'[catalog]\nregistry = "r"\n[server]\n{key} = {text}\n')
+    assert getattr(bare.server, key) == getattr(load_settings(file, {}).server, key) == value
+
+
+def test_what_a_table_lacks_that_began_in_the_environment_is_told_with_its_variable(tmp_path):
+    (told,) = faults(tmp_path, {"MCP_TRIO_CONNECTIONS__OTHER__TOTAL_TIMEOUT": "5"})
+    assert told.startswith(
+        "MCP_TRIO_CONNECTIONS__OTHER__TOTAL_TIMEOUT: fault: connections.other.base_url: missing"
+    )
+
+
 def test_a_table_can_begin_in_the_environment(tmp_path):
     environment = {
         "MCP_TRIO_ADMIN__PORT": "9001",
@@ -227,6 +252,12 @@ def test_a_variable_that_means_no_key_is_a_fault_and_its_value_is_not_told(
         ("SERVER__ALLOWED_HOSTS", "[" * 9999, "must be a list in JSON"),
         ("SERVER__ALLOWED_HOSTS", "[" * 500 + "]" * 500, "must be a list in JSON"),
         ("ADMIN", "on", "admin: must be a table in JSON"),
+        ("ADMIN", '{"port": 1, "port": 2}', "with each key once"),
+        ("SERVER__PORT", "00012", "server.port: must be a whole number"),
+        ("SERVER__PORT", "2026-01-01", "server.port: must be a whole number"),
+        ("SERVER__GRACE_PERIOD", "2026-01-01", "server.grace_period: must be a finite number"),
+        ("SERVER__GRACE_PERIOD", "1e400", "server.grace_period: must be a finite number"),
+        ("SERVER__GRACE_PERIOD", "1\n", "server.grace_period: must be a finite number"),
         ("ADMIN", '{"prot": 1}', "admin.prot: unknown key; did you mean admin.port?"),
         ("CONNECTIONS__CRM__VARS", '{"a": NaN}', "must be a table in JSON"),
         ("CONNECTIONS__CRM__KIND", "pigeon", "no kind of connection"),

@@ -95,6 +95,12 @@ def test_one_caller_never_has_all_that_a_worker_has_for_everybody(workers: int):
     assert alone.server.serving_settings(alone.limits).max_connections_per_address == 300
 
 
+def test_a_limit_may_be_larger_than_any_float():
+    load = read(server={"workers": 3, "max_in_flight": 10**400}, limits={"max_listeners": 10**400})
+    assert load.load.max_in_flight * 3 == 10**400 + 2
+    assert load.load.max_listeners * 3 == 10**400 + 2
+
+
 def test_each_worker_has_room_for_one_message_whatever_its_share():
     settings = read(
         server={"workers": 64, "max_body": 1000},

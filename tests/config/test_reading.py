@@ -54,6 +54,10 @@ def test_faults_of_all_sections_are_told_together():
         ({"server": {"legacy_sse": 1}}, "server.legacy_sse: must be true or false"),
         ({"server": {"port": True}}, "server.port: must be a whole number"),
         ({"server": {"port": 1.0}}, "server.port: must be a whole number"),
+        (
+            {"server": {"request_timeout": 10**400}},
+            "server.request_timeout: must be a finite number",
+        ),
         ({"server": {"request_timeout": "1"}}, "server.request_timeout: must be a finite number"),
         (
             {"connections": {"a": {"base_url": "http://x", "auth": {"kind": "beaer"}}}},
