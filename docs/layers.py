@@ -61,9 +61,8 @@ def layer_name(name: str) -> str:
     """Two modules belong to a layer of another name."""
     own = {"__main__": "cli"}
     # Parts of one thing, of which the first name is the face.
-    own |= dict.fromkeys(
-        ("json_schema_engines", "json_schema_looks", "json_schema_patterns"), "json_schema"
-    )
+    if name.startswith("json_schema_"):
+        return "json_schema"
     return own.get(name, name)
 
 

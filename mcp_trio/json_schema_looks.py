@@ -7,10 +7,12 @@ engine sees the schema. What is below a place (`properties`, `items`) is another
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import cast
 from urllib.parse import unquote
 
+from mcp_trio.json_schema_patterns import patterns_in
 from mcp_trio.wire.basic import JSONObject
 
 MAX_LOOKS = 10_000
@@ -22,16 +24,18 @@ _LISTS = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
 _NAMED = ("dependentSchemas", "dependencies")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_ANCHORS = ("$anchor", "$dynamicAnchor", "$id", "id")
+_IDS = ("$id", "id")
+_ANCHORS = ("$anchor", "$dynamicAnchor", *_IDS)
+_RECURSIVE = "#recursive"
+_Chain = tuple[JSONObject, ...]
 
 
-def looks(schema: JSONObject) -> int | None:
+def looks(parts: Parts) -> int | None:
     """The most looks at one place, wherever; None if a schema refers to itself at the same place.
 
     Without references it is 1: a tree is no larger than its text. More than `MAX_LOOKS` is as good
     as any, and so is it where there are more than `MAX_LED` ways to follow.
     """
-    parts = _Parts(schema)
     if not parts.refers:
         return 1  # a tree, and no larger than its text
     counted: dict[int, int] = {}
@@ -56,7 +60,7 @@ def looks(schema: JSONObject) -> int | None:
     return max(counted.values(), default=1)
 
 
-class _Parts:
+class Parts:
     """The objects of a schema, and where its references lead."""
 
     def __init__(self, schema: JSONObject) -> None:
@@ -66,49 +70,88 @@ class _Parts:
         self.led = 0
         """Places that the references followed until now led to."""
         self._named: dict[str, list[JSONObject]] = {}
-        queue: list[object] = [schema]
+        self._within: dict[int, _Chain] = {}
+        """For each object, what a reference to the whole may mean there."""
+        told = isinstance(said := schema.get("$schema"), str) and "draft-04" not in said
+        self.dialects = False
+        """Whether a part says a dialect of its own."""
+        self._certain = told or said is None
+        """Whether an object that has `$id` is the whole of what is in it, and no other is."""
+        queue: list[tuple[object, _Chain]] = [(schema, (schema,))]
         while queue:
-            node = queue.pop()
+            node, around = queue.pop()
             if isinstance(node, list):
-                queue.extend(cast("list[object]", node))
+                queue.extend((each, around) for each in cast("list[object]", node))
             elif isinstance(node, dict):
                 held = cast("JSONObject", node)
                 self.all.append(held)
                 self.refers = self.refers or not held.keys().isdisjoint(_REFERENCES)
-                queue.extend(held.values())
+                around = self._around(held, around)
+                self._within[id(held)] = around
+                queue.extend((each, around) for each in held.values())
                 for name in (held.get(key) for key in _ANCHORS):
                     if isinstance(name, str):
                         self._named.setdefault(name.rpartition("/")[2].strip("#"), []).append(held)
+                if held.get("$recursiveAnchor") is True:
+                    self._named.setdefault(_RECURSIVE, []).append(held)
+
+    def _around(self, held: JSONObject, around: _Chain) -> _Chain:
+        if held is self._root:
+            return around
+        if isinstance(held.get("$schema"), str):
+            self.dialects, self._certain = True, False
+        own = held.get("$id")
+        if self._certain and isinstance(own, str) and "$ref" not in held and own[:1] != "#":
+            return (held,)
+        return (held, *around) if any(isinstance(held.get(key), str) for key in _IDS) else around
+
+    def patterns(self) -> Iterator[str]:
+        """The regular expressions."""
+        return itertools.chain.from_iterable(map(patterns_in, self.all))
 
     def beside(self, node: JSONObject) -> Iterator[JSONObject]:
         """The schemas that judge the same place as this one does."""
         for key in _LISTS:
             found = node.get(key)
             if isinstance(found, list):
-                yield from _objects(cast("list[object]", found))
-        yield from _objects([node.get(key) for key in _SINGLE])
+                yield from objects(cast("list[object]", found))
+        yield from objects([node.get(key) for key in _SINGLE])
         for key in _NAMED:
             found = node.get(key)
             if isinstance(found, dict):
-                yield from _objects(list(cast("JSONObject", found).values()))
+                yield from objects(list(cast("JSONObject", found).values()))
         for key in _REFERENCES:
             found = node.get(key)
             if isinstance(found, str):
-                yield from self._led_to(found)
+                led = self._led_to(found, node)
+                yield from led
+                if key == "$recursiveRef":
+                    known = {id(each) for each in led}
+                    others = self._named.get(_RECURSIVE, ())
+                    yield from (each for each in others if id(each) not in known)
 
-    def _led_to(self, reference: str) -> list[JSONObject]:
+    def _led_to(self, reference: str, node: JSONObject) -> list[JSONObject]:
         """Where a reference leads; to all that it may mean. An engine refuses one to nothing."""
         base, _, fragment = reference.partition("#")
-        roots = self._named.get(base.rpartition("/")[2], []) if base else [self._root]
+        fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
-            roots = self._named.get(fragment, [])
+            roots = self._by_name(fragment)
+        elif base:
+            roots = self._by_name(base)
+        else:
+            roots = self._within[id(node)]
         self.led += len(roots)
         if not fragment.startswith("/"):
-            return roots
-        steps = [
-            unquote(raw).replace("~1", "/").replace("~0", "~") for raw in fragment.split("/")[1:]
-        ]
-        return list(_objects([_at(root, steps) for root in roots]))
+            return list(roots)
+        steps = [raw.replace("~1", "/").replace("~0", "~") for raw in fragment.split("/")[1:]]
+        return list(objects([_at(root, steps) for root in roots]))
+
+    def _by_name(self, name: str) -> Sequence[JSONObject]:
+        """All that a name may mean: all that have any, if it is written in an uncommon way."""
+        found = self._named.get(name.rpartition("/")[2])
+        if found is None or not found or "%" in name or "?" in name or name.endswith("."):
+            return [each for several in self._named.values() for each in several]
+        return found
 
 
 def _at(root: object, steps: list[str]) -> object:
@@ -124,7 +167,8 @@ def _at(root: object, steps: list[str]) -> object:
     return place
 
 
-def _objects(found: list[object]) -> Iterator[JSONObject]:
+def objects(found: list[object]) -> Iterator[JSONObject]:
+    """The schemas among them; `true` and `false` cost nothing."""
     for each in found:
         if isinstance(each, dict):
             yield cast("JSONObject", each)

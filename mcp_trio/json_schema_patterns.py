@@ -25,14 +25,16 @@ _OPEN = 20
 """A class that is everything but something."""
 _FOLDED = 100
 """A class beyond ASCII without regard to case."""
+_ESCAPE = r"\\[pP](?:\{[^}]*\}|.)|\\(?:[xu]\{[^}]*\}|.)"  # a class of Unicode, or any other one
 _TOKEN = re.compile(
-    r"\\[pP](?:\{[^}]*\}|.)"  # a class of Unicode
-    r"|\\(?:[xu]\{[^}]*\}|.)"  # any other escape
+    r"\[\^?\]?(?:\\.|[^\]\\])*\]"  # a class; it has no classes in it
+    rf"|{_ESCAPE}"
     r"|\{\s*(?P<least>\d+)\s*(?P<most>,[\s\d]*)?\}|\{\s*,\s*(?P<upto>\d+)\s*\}"  # a repetition
     r"|\(\?[^:=!>()]*[:=!>)]?"  # what a group begins with if it is none of the plain ones
     r"|.",
     re.DOTALL,
 )
+_MEMBER = re.compile(rf"{_ESCAPE}|.", re.DOTALL)
 _HARD = re.compile(r"\(\?(?!:)|\\[1-9k]")
 """What the engine leaves its fast way for; there `\\w` is a class of Unicode, too."""
 _VERBOSE = re.compile(r"\(\?[a-wyzA-Z]*x")
@@ -52,13 +54,28 @@ def patterns_in(part: object) -> Iterator[str]:
         yield from cast("JSONObject", named)
 
 
+def plain(pattern: str) -> str:
+    """The same pattern without what a verbose one has between its parts."""
+    if not _VERBOSE.search(pattern):
+        return pattern
+    return _BLANKS.sub(lambda found: found[1] or "", pattern)
+
+
+def tokens(pattern: str) -> Iterator[re.Match[str]]:
+    """The pieces of a pattern; a class is one piece."""
+    return _TOKEN.finditer(pattern)
+
+
+def members(text: str) -> list[str]:
+    """What stands in a class."""
+    return _MEMBER.findall(text.removeprefix("[").removeprefix("^").removesuffix("]"))
+
+
 def cost(pattern: str) -> int:
     """The weight of a pattern; more than `MAX_COST` where it is too heavy."""
     if len(pattern) > MAX_COST:
         return len(pattern)
-    if _VERBOSE.search(pattern):
-        pattern = _BLANKS.sub(lambda found: found[1] or "", pattern)
-    return _Scale(pattern).weigh()
+    return _Scale(plain(pattern)).weigh()
 
 
 class _Scale:
@@ -72,23 +89,15 @@ class _Scale:
         """What has been weighed of each group that is open, the whole pattern first."""
         self._last = 0
         """What a repetition would repeat."""
-        self._depth = 0
-        """Of classes."""
-        self._members = 0
-        """Of the class that is open."""
 
     def weigh(self) -> int:
         """The sum."""
-        for token in _TOKEN.finditer(self._pattern):
+        for token in tokens(self._pattern):
             text = token[0]
-            if self._depth:
-                self._in_class(text)
-            elif token["least"] or token["upto"]:
+            if token["least"] or token["upto"]:
                 self._repeat(token["least"] or "0", token["most"] or token["upto"] or "")
-            elif text == "[":
-                self._depth, self._members = 1, 0
-                opened = self._pattern[token.end() : token.end() + 1] == "^"
-                self._last = _OPEN if opened else 1
+            elif text[0] == "[" and len(text) > 1:
+                self._class(text)
             elif text[0] == "(" and not text.endswith(")"):
                 self._groups.append(0)
             elif text == ")" and len(self._groups) > 1:
@@ -103,15 +112,16 @@ class _Scale:
         self._last = weight
         self._groups[-1] += weight
 
-    def _in_class(self, text: str) -> None:
+    def _class(self, text: str) -> None:
         # A class is one thing to repeat; ranges that lie over each other become one.
-        beyond = not text.isascii() or text[:2] in {r"\u", r"\x"}
-        self._members += 8 if beyond else 1
-        wide = self._weight(text) if text[0] == "\\" else 1
-        self._last = max(self._last, wide, _FOLDED if beyond and self._folds else 1)
-        self._depth += (text == "[") - (text == "]")
-        if not self._depth:
-            self._take(self._last + self._members // 8)
+        weight = _OPEN if text[1] == "^" else 1
+        count = 0
+        for member in members(text):
+            beyond = not member.isascii() or member[:2] in {r"\u", r"\x"}
+            count += 8 if beyond else 1
+            wide = self._weight(member) if member[0] == "\\" else 1
+            weight = max(weight, wide, _FOLDED if beyond and self._folds else 1)
+        self._take(weight + count // 8)
 
     def _repeat(self, least: str, most: str) -> None:
         bounds = [int(digits[:9]) for digits in (least, most.strip(", \t\n")) if digits]

@@ -333,13 +333,13 @@ def test_a_reference_that_leads_back_to_its_own_place_is_refused(schema):
 
 def test_references_to_one_name_of_many_places_are_refused_soon(monkeypatch):
     followed = []
-    lead = json_schema_looks._Parts._led_to
+    lead = json_schema_looks.Parts._led_to
 
-    def counted(parts, reference):
+    def counted(parts, reference, node):
         followed.append(reference)
-        return lead(parts, reference)
+        return lead(parts, reference, node)
 
-    monkeypatch.setattr(json_schema_looks._Parts, "_led_to", counted)
+    monkeypatch.setattr(json_schema_looks.Parts, "_led_to", counted)
     schema = {
         "$defs": {f"a{n}": {"$anchor": "a"} for n in range(4_000)},
         "properties": {f"p{n}": {"$ref": "#a"} for n in range(4_000)},

@@ -3,7 +3,10 @@
 import pytest
 
 from mcp_trio.json_schema import DIALECTS
-from mcp_trio.json_schema_engines import FastEngine, PortableEngine, SchemaError
+from mcp_trio.json_schema_engines import FastEngine
+from mcp_trio.json_schema_faults import SchemaError
+from mcp_trio.json_schema_looks import Parts
+from mcp_trio.json_schema_portable import PortableEngine
 
 ENGINES = [FastEngine, PortableEngine]
 each = pytest.mark.parametrize("engine", ENGINES)
@@ -22,6 +25,10 @@ PERSON = {
     "additionalProperties": False,
     "$defs": {"tag": {"type": "string", "pattern": "^[a-z]+$"}},
 }
+
+
+def made(engine, schema, dialect="2020-12"):
+    return engine(schema, dialect, Parts(schema))
 
 
 @pytest.mark.parametrize(
@@ -43,10 +50,10 @@ PERSON = {
     ],
 )
 def test_they_agree_on_what_fits_and_on_every_place_that_does_not(instance):
-    fast, portable = (engine(PERSON, "2020-12") for engine in ENGINES)
+    fast, portable = (made(engine, PERSON) for engine in ENGINES)
     assert fast.is_valid(instance) == portable.is_valid(instance)
     found = [
-        {(fault.pointer, fault.rule, fault.message) for fault in engine.faults(instance)}
+        {(fault.pointer, fault.rule, fault.message) for fault in engine.faults(instance, 20)}
         for engine in (fast, portable)
     ]
     assert found[0] == found[1]
@@ -55,9 +62,9 @@ def test_they_agree_on_what_fits_and_on_every_place_that_does_not(instance):
 @each
 @pytest.mark.parametrize("dialect", DIALECTS.values())
 def test_every_dialect_is_known(engine, dialect):
-    made = engine({"type": "object", "required": ["a"]}, dialect)
-    assert made.is_valid({"a": 1})
-    assert [fault.message for fault in made.faults({})] == ["misses a"]
+    checker = made(engine, {"type": "object", "required": ["a"]}, dialect)
+    assert checker.is_valid({"a": 1})
+    assert [fault.message for fault in checker.faults({}, 20)] == ["misses a"]
 
 
 @each
@@ -75,12 +82,12 @@ def test_every_dialect_is_known(engine, dialect):
 )
 def test_a_schema_that_cannot_be_used_is_refused_when_it_is_compiled(engine, schema):
     with pytest.raises(SchemaError):
-        engine(schema, "2020-12")
+        made(engine, schema)
 
 
 @each
 def test_values_are_not_repeated(engine):
-    faults = list(engine(PERSON, "2020-12").faults({"name": 5, "kind": "canary"}))
+    faults = list(made(engine, PERSON).faults({"name": 5, "kind": "canary"}, 20))
     assert faults
     assert "canary" not in str(faults)
 
@@ -95,5 +102,5 @@ def test_values_are_not_repeated(engine):
 )
 def test_a_fault_of_a_schema_is_told_with_its_place(engine, schema, place):
     with pytest.raises(SchemaError) as caught:
-        engine(schema, "2020-12")
+        made(engine, schema)
     assert str(caught.value).startswith(place)

@@ -59,6 +59,8 @@ EVIL = {
     "words": (r"^(\w+\s?)*$", "x" * 5000 + "!"),
     "nested": ("^((a*)*)*$", "a" * 5000 + "!"),
     "backtrack": ("(.*)*=x", "=" * 5000),
+    "counted": ("^(a{1,100}){1,100}$", "a" * 5000 + "!"),
+    "ahead": ("(?=.*b)x", "a" * 100_000),
 }
 
 
@@ -71,6 +73,13 @@ def doubling(levels):
     return {"type": "object", "$ref": "#/$defs/l0", "$defs": made}
 
 
+def nested(levels):
+    value = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 SCHEMAS = {
     "doubling": doubling(30),
     "itself": {"type": "object", "$ref": "#"},
@@ -81,6 +90,16 @@ SCHEMAS = {
     },
     "elsewhere": {"type": "object", "$ref": "http://127.0.0.1:9/schema.json"},
     "file": {"type": "object", "$ref": "file:///etc/passwd"},
+    "below": {"type": "object", "properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}},
+    "below apart": {
+        "type": "object",
+        "$ref": "#/$defs/l0",
+        "$defs": {
+            f"l{level}": {"properties": {"a": {"anyOf": [{"$ref": f"#/$defs/l{level + 1}"}] * 2}}}
+            for level in range(50)
+        }
+        | {"l50": {"required": ["x"]}},
+    },
     "dynamic": {"type": "object", "$dynamicRef": "#x", "$dynamicAnchor": "x"},
     "counted pattern": {"type": "object", "patternProperties": {r"(?:\p{L}{900}){9}": True}},
 }
@@ -121,6 +140,7 @@ async def test_bombs_in_schemas_cost_their_own_operation_and_no_time(target):
         for number in range(len(SCHEMAS)):
             with trio.fail_after(10):
                 await ask(target, post(call(f"schema_{number}", {"a": {"a": {}}})))
+                await ask(target, post(call(f"schema_{number}", nested(50))))
         await is_served(target)
     finally:
         target.publish(*OPERATIONS)
