@@ -72,7 +72,7 @@ class Pipe(Protocol):
         """
         ...
 
-    async def receive(self) -> bytes:
+    async def receive(self, most: int = READ_SIZE) -> bytes:
         """Return the next bytes, ``b""`` after the peer's end of file. Cancelling loses nothing.
 
         Raises:
@@ -131,14 +131,14 @@ class SocketPipe:
         if stall.scope.cancelled_caught:
             raise trio.TooSlowError
 
-    async def receive(self) -> bytes:
+    async def receive(self, most: int = READ_SIZE) -> bytes:
         """See `Pipe`."""
         while True:
             try:
                 # Waiting first is right most of the time: the loop comes back here just after
                 # it has emptied the socket.
                 await trio.lowlevel.wait_readable(self._socket)
-                return os.read(self._socket.fileno(), READ_SIZE)
+                return os.read(self._socket.fileno(), most)
             except BlockingIOError:
                 continue
             except (OSError, trio.ClosedResourceError) as error:
@@ -192,10 +192,10 @@ class StreamPipe:
         except trio.ClosedResourceError as error:
             raise trio.BrokenResourceError(_GONE) from error
 
-    async def receive(self) -> bytes:
+    async def receive(self, most: int = READ_SIZE) -> bytes:
         """See `Pipe`."""
         try:
-            return bytes(await self._stream.receive_some(READ_SIZE))
+            return bytes(await self._stream.receive_some(most))
         except trio.ClosedResourceError as error:
             raise trio.BrokenResourceError(_GONE) from error
 

@@ -243,7 +243,7 @@ class Connection:
         """Return the next bytes, ``b""`` at the end of file; None if the peer is gone."""
         try:
             if not self.half_closed and not self._protocol.congested:
-                return await self._pipe.receive()
+                return await self._pipe.receive(self._protocol.appetite)
             await self._pipe.wait_hangup()
         except trio.BrokenResourceError:
             pass

@@ -27,6 +27,7 @@ from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import H11SendableEvent
 
 from .asgi_call import AppCall
+from .byte_pipe import READ_SIZE
 from .hypercorn_glue import Surroundings
 from .strict_lines import read_strictly
 from .whole_messages import Head, whole_answer, whole_request
@@ -34,6 +35,9 @@ from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 
 MAX_AHEAD = 65536
 """Bytes of pipelined requests held while an earlier one is answered."""
+FRAMES_SIZE = 8192
+"""Bytes of a WebSocket that are read at once: they may be a thousand messages in 64 KiB, and nobody
+else has a turn before all of them have been taken apart."""
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 _TOKENS = frozenset({b"connection", b"sec-websocket-extensions", b"sec-websocket-protocol"})
@@ -97,6 +101,8 @@ class HTTP1(H11Protocol):
         self._refused = around.refused
         self._messages = around.config.messages
         self._meter: SocketMeter | None = None  # once this is a WebSocket
+        self.appetite = READ_SIZE
+        """Bytes that are read at once."""
         self._max_head = settings.max_header_bytes
         self._max_fields = settings.max_header_fields
         self._max_url = settings.max_url_bytes
@@ -151,6 +157,7 @@ class HTTP1(H11Protocol):
         if isinstance(self.stream, WSStream):
             bound(self.stream, self._messages)
             self._meter = SocketMeter(self._settings, trio.current_time())
+            self.appetite = FRAMES_SIZE
 
     def end_call(self, call: AppCall) -> None:
         """Nothing is kept for a call that has returned."""

@@ -37,7 +37,7 @@ from hyperframe.frame import GoAwayFrame
 from priority.priority import DeadlockError, MissingStreamError, PriorityTree
 
 from .asgi_call import LOGGER, AppCall
-from .byte_pipe import Stall
+from .byte_pipe import READ_SIZE, Stall
 from .http1 import AfterEOF, readable_handshake
 from .http2_floods import FrameMeter
 from .hypercorn_glue import Signal, Surroundings
@@ -90,6 +90,9 @@ class BoundedBuffer(StreamBuffer):
 
 class HTTP2(H2Protocol):
     """The protocol object of an HTTP/2 connection. See `HTTP1` for the common interface."""
+
+    appetite = READ_SIZE
+    """Bytes that are read at once."""
 
     delivers_itself = True
     """Answers are written by `send_task`."""

@@ -64,6 +64,9 @@ from mcp_trio.wire.meta import SUBSCRIPTION_ID
 
 logger = logging.getLogger("mcp_trio.session")
 
+AT_ONCE = 8
+"""Answers of one session on their way to its line before more is read. Each is a task, and tasks
+take turns: nobody is to wait for the thousands of those who flood a process with `ping`."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing the transport may take, under a shield."""
 
@@ -114,6 +117,7 @@ class Dispatcher:
         self._answered = -math.inf
         """When this side last finished what it was asked for."""
         self._tasks = 0
+        self._free = 0  # requests that run and take no place: each is little more than its answer
         self._farewells = Farewells(self)
         self._room = trio.lowlevel.ParkingLot()
         """Where those wait who wait for a task of this session to end."""
@@ -171,10 +175,11 @@ class Dispatcher:
 
     async def _read(self) -> str:
         """Read until the line ends; why it did, if the transport knows."""
+        most = min(self.limits.max_in_flight, AT_ONCE)
         try:
             while True:
                 # A peer that asks faster than it reads our answers has to wait for them.
-                while self._tasks - len(self.peer.running) > self.limits.max_in_flight:
+                while self._tasks - len(self.peer.running) + self._free > most:
                     await self._room.park()
                 self.feed(await self.transport.receive())
         except trio.EndOfChannel as end:
@@ -284,6 +289,7 @@ class Dispatcher:
     ) -> Accepted | Error:
         closed = None if self._closed is None else self._closed_error()
         outcome = self.entrance.admit(request, envelope, place, closed=closed)
+        self._free += isinstance(outcome, Accepted) and not outcome.inbound.place.shares
         begun = isinstance(outcome, Accepted) and len(self.peer.running) == 1
         if begun and self.on_idle_change is not None:
             self.on_idle_change()
@@ -327,6 +333,7 @@ class Dispatcher:
         finally:
             late = self.reaper.remove(inbound)
             inbound.place.release()
+            self._free -= not inbound.place.shares
             self.peer.finish(request.id)
             if request.method != "ping":
                 self._answered = trio.current_time()

@@ -1,5 +1,7 @@
 """WebSocket through the connection loop."""
 
+import os
+
 import pytest
 import trio
 import trio.testing
@@ -7,6 +9,7 @@ import wsproto
 import wsproto.events
 
 from mcp_trio.http.asgi_call import Receive, Scope, Send
+from mcp_trio.http.http1 import FRAMES_SIZE
 
 from .serving_tools import connect, handle_of, read_all, served
 
@@ -153,3 +156,30 @@ async def test_a_peer_that_goes_on_after_its_message_was_too_big_is_cut_off() ->
             while True:
                 await stream.send_all(b"\x00" * 65536)
                 await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_websocket_is_read_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand messages in one piece would be taken apart before anybody else has a turn."""
+    read, pieces = os.read, list[int]()
+
+    def spy(descriptor: int, most: int) -> bytes:
+        data = read(descriptor, most)
+        if data.startswith(MANY[:2]) or pieces:
+            pieces.append(len(data))
+        return data
+
+    async with served(echo_socket) as port, await connect(port) as stream:
+        client = SocketClient(stream)
+        await client.say(wsproto.events.Request(host="x", target="/"))
+        assert isinstance(await client.hear(), wsproto.events.AcceptConnection)
+        monkeypatch.setattr("mcp_trio.http.byte_pipe.os.read", spy)
+        await stream.send_all(MANY)
+        for _ in range(2000):
+            assert isinstance(await client.hear(), wsproto.events.TextMessage)
+    assert sum(pieces) == len(MANY)
+    assert max(pieces) <= FRAMES_SIZE
+
+
+MANY = b"\x81\x85mask" + bytes(byte ^ mask for byte, mask in zip(b"hello", b"maskm", strict=True))
+MANY *= 2000
+"""Small text frames of a client (RFC 6455, section 5.7)."""

@@ -25,6 +25,7 @@ from mcp_trio.errors import (
 )
 from mcp_trio.events import NotificationReceived
 from mcp_trio.jsonrpc.messages import Batch, Error, Notification, Request, Result
+from mcp_trio.session.session import AT_ONCE
 from mcp_trio.testing import FaultyTransport, ScriptedPeer
 
 
@@ -728,3 +729,45 @@ async def test_a_call_whose_meta_is_none_fails_here_and_leaves_nothing(meta):
         await trio.testing.wait_all_tasks_blocked()
         assert client.session.statistics().pending == 0
     assert not any(isinstance(each, NotificationReceived) for each in seen)
+
+
+class Flood:
+    """A peer that sends `ping` without end and reads no answer."""
+
+    kind = "flood"
+
+    def __init__(self):
+        self.sent = 0
+
+    async def receive(self):
+        await trio.lowlevel.checkpoint()
+        self.sent += 1
+        return Envelope(Request(self.sent, "ping"))
+
+    async def send(self, envelope):
+        await trio.sleep_forever()
+
+    def abandon(self, request_id):
+        return False
+
+    async def pump(self):
+        await trio.sleep_forever()
+
+    async def aclose(self):
+        await trio.lowlevel.checkpoint()
+
+
+async def never(method, params, inbound):
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("handler", [FunctionHandler(never), None])
+async def test_a_flood_that_takes_no_place_is_read_no_faster_than_it_is_answered(handler):
+    """Whether its requests still run or their answers wait: each is a task among all others."""
+    flood = Flood()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(Dispatcher(flood, handler).run)
+        with trio.move_on_after(2):
+            await trio.testing.wait_all_tasks_blocked()
+        assert flood.sent == AT_ONCE + 1
+        nursery.cancel_scope.cancel()
