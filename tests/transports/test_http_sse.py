@@ -41,10 +41,13 @@ async def _pair(nursery, http):
         request = HTTPRequest.read(scope, receive)
         if scope["method"] == "GET":
             line = ServerEnd(request.responder(send, ()))
-            async with request.watching(line.leave):
+
+            async def serve():
                 await line.accept("/in")
                 server.has_come(line)
                 await line.done.wait()
+
+            await request.watched(line.leave, serve)
         else:
             try:
                 message = codec.decode(await request.body(2**24, 30, Budget(2**30).claim()))

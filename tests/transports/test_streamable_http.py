@@ -168,12 +168,15 @@ class ServerEnd(SessionStreams):
     async def _carry(self, stream, request, responder):
         owner = stream.attach()
         self._listened.set()
+
+        async def carry():
+            await responder.begin()
+            while (event := await stream.take(owner)) is not None:
+                await responder.event(event.data)
+            await responder.end()
+
         with trio.CancelScope() as scope:
-            async with request.watching(scope.cancel):
-                await responder.begin()
-                while (event := await stream.take(owner)) is not None:
-                    await responder.event(event.data)
-                await responder.end()
+            await request.watched(scope.cancel, carry)
         stream.detach(owner)
 
     async def send(self, envelope):
