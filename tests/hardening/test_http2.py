@@ -155,7 +155,7 @@ async def test_h2load_is_answered_to_the_last_request(target, tmp_path):
     assert sum(int(part) for part in answered.groups()) == count
     assert int(answered[4]) == 0
     await is_served(target)
-    await back_to_baseline(target, before)
+    await back_to_baseline(target, before, megabytes=size(24, 60))
 
 
 async def test_hey_is_answered_to_the_last_request(target, tmp_path):
