@@ -230,7 +230,7 @@ async def test_workers_killed_and_stopped_at_random_are_replaced(several):
     async with trio.open_nursery() as nursery:
         for _ in range(8):
             nursery.start_soon(load.run)
-        for sign in itertools.islice(itertools.cycle(SIGNS), size(len(SIGNS), 60)):
+        for sign in itertools.islice(itertools.cycle(SIGNS), size(len(SIGNS), 12)):
             # Workers that never serve are given up by their parent, and rightly.
             await until(lambda: any(each["ready"] for each in several.workers()), 60)
             await trio.sleep(random.random() / 2)
