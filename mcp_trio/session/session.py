@@ -65,8 +65,8 @@ from mcp_trio.wire.meta import SUBSCRIPTION_ID
 logger = logging.getLogger("mcp_trio.session")
 
 AT_ONCE = 8
-"""Answers of one session on their way to its line before more is read. Each is a task, and tasks
-take turns: nobody is to wait for the thousands of those who flood a process with `ping`."""
+"""Tasks of one session that take no place, such as a `ping`, before more is read. Tasks take turns:
+nobody is to wait for the thousands of those who flood a process with what is not limited."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing the transport may take, under a shield."""
 
@@ -117,7 +117,7 @@ class Dispatcher:
         self._answered = -math.inf
         """When this side last finished what it was asked for."""
         self._tasks = 0
-        self._free = 0  # requests that run and take no place: each is little more than its answer
+        self._light = 0  # of those, the ones that take no place: little more than an answer each
         self._farewells = Farewells(self)
         self._room = trio.lowlevel.ParkingLot()
         """Where those wait who wait for a task of this session to end."""
@@ -175,11 +175,12 @@ class Dispatcher:
 
     async def _read(self) -> str:
         """Read until the line ends; why it did, if the transport knows."""
-        most = min(self.limits.max_in_flight, AT_ONCE)
+        most = self.limits.max_in_flight
+        light = min(most, AT_ONCE)
         try:
             while True:
                 # A peer that asks faster than it reads our answers has to wait for them.
-                while self._tasks - len(self.peer.running) + self._free > most:
+                while self._light > light or self._tasks - len(self.peer.running) > most:
                     await self._room.park()
                 self.feed(await self.transport.receive())
         except trio.EndOfChannel as end:
@@ -267,21 +268,25 @@ class Dispatcher:
                 else:
                     logger.warning("unreadable message: %s", message.reason)
                     if message.answer is not None:
-                        self.spawn(self._answer, message.answer)
+                        self.spawn(self._answer, message.answer, light=True)
 
-    def spawn(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
+    def spawn(
+        self, function: Callable[..., Awaitable[None]], *args: object, light: bool = False
+    ) -> None:
         """Run a function in the session's nursery; does nothing once the session has ended."""
         if self._nursery is not None and self._closed is None:
             self._tasks += 1
-            self._nursery.start_soon(self._counted, function, args)
+            self._light += light
+            self._nursery.start_soon(self._counted, light, function, args)
 
     async def _counted(
-        self, function: Callable[..., Awaitable[None]], args: tuple[object, ...]
+        self, light: int, function: Callable[..., Awaitable[None]], args: tuple[object, ...]
     ) -> None:
         try:
             await function(*args)
         finally:
             self._tasks -= 1
+            self._light -= light
             self._room.unpark_all()
 
     def _admit(
@@ -289,7 +294,6 @@ class Dispatcher:
     ) -> Accepted | Error:
         closed = None if self._closed is None else self._closed_error()
         outcome = self.entrance.admit(request, envelope, place, closed=closed)
-        self._free += isinstance(outcome, Accepted) and not outcome.inbound.place.shares
         begun = isinstance(outcome, Accepted) and len(self.peer.running) == 1
         if begun and self.on_idle_change is not None:
             self.on_idle_change()
@@ -300,9 +304,10 @@ class Dispatcher:
     ) -> None:
         accepted = self._admit(request, envelope, place)
         if isinstance(accepted, Error):
-            self.spawn(self._answer, accepted, request.id)
+            self.spawn(self._answer, accepted, request.id, light=True)
         else:
-            self.spawn(self._run_and_answer, accepted)
+            light = not accepted.inbound.place.shares
+            self.spawn(self._run_and_answer, accepted, light=light)
 
     async def _run_and_answer(self, accepted: Accepted) -> None:
         id_ = accepted.inbound.request.id
@@ -333,7 +338,6 @@ class Dispatcher:
         finally:
             late = self.reaper.remove(inbound)
             inbound.place.release()
-            self._free -= not inbound.place.shares
             self.peer.finish(request.id)
             if request.method != "ping":
                 self._answered = trio.current_time()
@@ -372,7 +376,7 @@ class Dispatcher:
             for item in batch.items:
                 if isinstance(item, Result | Error) and item.id is not None:
                     self._lost(item.id, why, ProtocolError)
-            self.spawn(self._answer, error_message(None, refusal))
+            self.spawn(self._answer, error_message(None, refusal), light=True)
             return
         accepted: list[Accepted] = []
         replies: list[Result | Error] = []
@@ -391,7 +395,8 @@ class Dispatcher:
                     self.feed(attrs.evolve(envelope, message=item))
         if accepted or replies:
             related = next((i.id for i in batch.items if isinstance(i, Request)), None)
-            self.spawn(self._run_batch, accepted, replies, related)
+            light = not any(each.inbound.place.shares for each in accepted)
+            self.spawn(self._run_batch, accepted, replies, related, light=light)
 
     async def _run_batch(
         self, accepted: list[Accepted], replies: list[Result | Error], related: RequestId | None
