@@ -67,7 +67,10 @@ async def main(kind: str) -> None:
     """Serve until terminated."""
     async with trio.open_nursery() as nursery:
         if kind == "asgi":
-            service = HTTPService(app, settings=ServingSettings(max_requests_per_connection=10**9))
+            settings = ServingSettings(
+                max_requests_per_connection=10**9, max_connections_per_address=1000
+            )
+            service = HTTPService(app, settings=settings)
             (url,) = await nursery.start(service.run, "127.0.0.1", 0)
         else:
             serve = functools.partial(trio.serve_tcp, straight, 0, host="127.0.0.1")

@@ -104,5 +104,7 @@ if __name__ == "__main__":
         "http",
         port=0,
         options=mcp_trio.HTTPOptions(max_sessions=100_000),
-        settings=mcp_trio.ServingSettings(max_requests_per_connection=10**9),
+        settings=mcp_trio.ServingSettings(
+            max_requests_per_connection=10**9, max_connections_per_address=1000
+        ),
     )
