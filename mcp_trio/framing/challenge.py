@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-_WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAMETER = re.compile(rf'({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
-_SCHEME = re.compile(rf"({_WORD})(?:[ \t]+|(?=,)|$)")
+from mcp_trio.framing.headers import TCHARS
+
+_PARAMETER = re.compile(rf'({TCHARS})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({TCHARS}))')
+_SCHEME = re.compile(rf"({TCHARS})(?:[ \t]+|(?=,)|$)")
 _TOKEN68 = re.compile(r"[A-Za-z0-9\-._~+/]+=*[ \t]*(?=,|$)")
 _GAP = re.compile(r"[ \t,]*")
 MAX_HEADER = 16 * 1024

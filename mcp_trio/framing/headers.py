@@ -24,7 +24,9 @@ _READABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 """What is read as it is: what HTTP lets stand in a field."""
 _SESSION = re.compile(r"[\x21-\x7e]+")
 
-_FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+TCHARS = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+"""A pattern of a token: names of fields, methods and much else (RFC 9110, section 5.6.2)."""
+_FIELD_NAME = re.compile(TCHARS)
 _PARAM = re.compile(PARAM_PREFIX + r"[!#$%&'*+\-.^_`|~0-9a-z]+")
 
 

@@ -36,6 +36,8 @@ from hypercorn.protocol.ws_stream import WSStream
 from hyperframe.frame import GoAwayFrame
 from priority.priority import DeadlockError, MissingStreamError, PriorityTree
 
+from mcp_trio.framing.headers import TCHARS
+
 from .asgi_call import LOGGER, AppCall
 from .byte_pipe import READ_SIZE, Stall
 from .http1 import AfterEOF, readable_handshake
@@ -56,8 +58,8 @@ TABLE_BYTES = 4096
 _KNOWN_SETTINGS = frozenset(SettingCodes)
 _TARGET = re.compile(rb"/[!-~]*|\*")
 """What `:path` may be (RFC 9113, 8.3.1): as in HTTP/1.1 a path with its query, or an asterisk."""
-_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A token (RFC 9110, 9.1)."""
+_METHOD = re.compile(TCHARS.encode())
+"""RFC 9110, 9.1."""
 
 
 class BoundedBuffer(StreamBuffer):

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import attrs
 
 from mcp_trio.errors import ConfigurationError
+from mcp_trio.framing.headers import TCHARS
 
 UNIX = "unix"
 """In a list of trusted proxies: whoever connects over a Unix socket."""
@@ -27,7 +28,7 @@ _FORWARDED = b"forwarded"
 _FOR, _PROTO, _HOST = b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"
 _NAMES = frozenset({_FORWARDED, _FOR, _PROTO, _HOST})
 _HOST_FORM = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_PAIR = re.compile(r'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)=("(?:[^"\\]|\\.)*"|[^\s;,"]*)\s*')
+_PAIR = re.compile(rf'\s*({TCHARS})=("(?:[^"\\]|\\.)*"|[^\s;,"]*)\s*')
 _NODE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::(\d{1,5}))?")
 _SCHEMES = frozenset({"http", "https"})
 

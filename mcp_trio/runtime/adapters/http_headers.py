@@ -7,12 +7,12 @@ import binascii
 import re
 
 from mcp_trio.catalog.operation import OperationError
-from mcp_trio.framing.headers import is_printable
+from mcp_trio.framing.headers import TCHARS, is_printable
 from mcp_trio.runtime.http_connection import HttpConnection
 from mcp_trio.runtime.mapping import MappingError, plain_text
 
-TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""The name of a header or a cookie (RFC 9110, section 5.6.2)."""
+NAME = re.compile(TCHARS)
+"""The name of a header or a cookie."""
 PROTECTED_HEADERS = frozenset(
     {
         "accept-encoding",
@@ -48,7 +48,7 @@ def check_header(name: str, connection: HttpConnection, place: str) -> None:
     Raises:
         OperationError: it is protected, the connection's own, or no name at all.
     """
-    if TOKEN.fullmatch(name) is None:
+    if NAME.fullmatch(name) is None:
         raise OperationError("is not the name of a header", place=place)
     if name.lower() in PROTECTED_HEADERS or name.lower() in connection.header_names:
         raise OperationError("this header is not for an operation to set", place=place)

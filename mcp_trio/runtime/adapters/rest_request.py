@@ -20,7 +20,7 @@ from mcp_trio.catalog.operation import Operation, OperationError
 from mcp_trio.runtime.adapters.base import INPUT_NAMES
 from mcp_trio.runtime.adapters.http_exchange import HttpRequest, check_identity
 from mcp_trio.runtime.adapters.http_headers import (
-    TOKEN,
+    NAME,
     check_header,
     check_line,
     from_base64,
@@ -278,7 +278,7 @@ def _check_names(
     for name in cast("Mapping[str, object]", mapping.get("headers", {})):
         check_header(name, connection, f"input_mapping.headers.{name[:80]}")
     for name in cast("Mapping[str, object]", mapping.get("cookies", {})):
-        if TOKEN.fullmatch(name) is None:
+        if NAME.fullmatch(name) is None:
             raise OperationError("is not the name of a cookie", place="input_mapping.cookies")
 
 
