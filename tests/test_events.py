@@ -92,11 +92,16 @@ async def end_in_every_way(client, began):
     await client.call_tool("bad")
     with pytest.raises(Exception, match="not found"):
         await client.call("made/up/method")
+    await give_up(client, began)
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def give_up(client, began):
+    """Make a request that never ends by itself, and cancel it."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "hold")
         await began.wait()
         nursery.cancel_scope.cancel()
-    await trio.testing.wait_all_tasks_blocked()
 
 
 def completed(events, direction="inbound"):
@@ -128,10 +133,7 @@ async def test_requests_are_told_on_the_server_with_their_outcomes(transport, re
                 await client.call_tool("missing")
             with pytest.raises(Exception, match="not found"):
                 await client.call("no/such/method")
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "hold")
-                await began.wait()
-                nursery.cancel_scope.cancel()
+            await give_up(client, began)
             with trio.fail_after(5):
                 await cancelled.wait()
     opening = "server/discover" if revision.stateless else "initialize"

@@ -10,7 +10,7 @@ it reads on, so news of a lost peer always gets through.
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Protocol, cast
 
 import trio
@@ -271,13 +271,9 @@ class AppCall:
     async def _run_limited(self, app: ASGIApp) -> None:
         ended = False
         try:
-            if self._shared:
+            with nullcontext() if self._shared else self._limit:
                 await self._run_guarded(app)
                 ended = True
-            else:
-                with self._limit:
-                    await self._run_guarded(app)
-                    ended = True
         finally:
             if not ended and trio.current_time() >= self._limit.deadline:
                 LOGGER.warning(

@@ -9,7 +9,7 @@ file: it takes bytes, gives bytes, and decides; the connection reads, writes and
 import enum
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import h11
 import trio
@@ -87,7 +87,8 @@ class HTTP1(H11Protocol):
             around.server,
             around.send,
         )
-        self.connection = self._fresh()
+        # As it is now, before any upgrade.
+        read_strictly(cast("h11.Connection", self.connection))
         settings = around.settings
         self.deadline = trio.current_time() + settings.header_timeout
         """When `expire` is due, on the Trio clock."""

@@ -112,8 +112,13 @@ async def post_in_part(place, stream, ledger, rng):
 
 async def post_and_reset(place, stream, ledger, rng):
     """A request whose connection is reset, at once or while it is answered."""
+    await say_and_reset(place, stream, ledger, rng, request_of)
+
+
+async def say_and_reset(place, stream, ledger, rng, bytes_of):
+    """The bytes of a call, and a reset, at once or while it is answered."""
     made = ledger.ask(place.name, f"raw {place.name}", rng.choice(TOOLS))
-    await stream.send_all(request_of(made))
+    await stream.send_all(bytes_of(made))
     await trio.sleep(rng.choice((0, 0.005, 0.05)))
     made.close(LEFT)
     reset(stream)
@@ -210,11 +215,7 @@ async def line_in_part(place, stream, ledger, rng):
 
 async def line_and_reset(place, stream, ledger, rng):
     """A call whose connection is reset, at once or while it is answered."""
-    made = ledger.ask(place.name, f"raw {place.name}", rng.choice(TOOLS))
-    await stream.send_all(line_of(made))
-    await trio.sleep(rng.choice((0, 0.005, 0.05)))
-    made.close(LEFT)
-    reset(stream)
+    await say_and_reset(place, stream, ledger, rng, line_of)
 
 
 OVER_TLS = (posts, post_in_part, post_and_reset, post_and_stall, listen_and_stall)
