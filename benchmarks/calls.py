@@ -99,13 +99,15 @@ class Line:
             response.read()
         return dialect
 
-    def call(self, dialect: Dialect, name: str, arguments: dict[str, Any]) -> Any:
+    def call(
+        self, dialect: Dialect, name: str, arguments: dict[str, Any], *, token: str | None = None
+    ) -> Any:
         """Call a tool and return its structured result.
 
         Raises:
             WrongAnswerError: an error, or no structured result.
         """
-        body = dialect.call(f"line-{id(self)}-{next(self._ids)}", name, arguments)
+        body = dialect.call(f"line-{id(self)}-{next(self._ids)}", name, arguments, token=token)
         with self.post(dialect.headers(name), body) as response:
             message = read_message(response)
         try:

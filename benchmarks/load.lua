@@ -1,6 +1,6 @@
 -- Load for benchmarks/tools_call_http.py: one tools/call after the other on every connection.
--- Arguments after the URL: "Name: value" header lines, then the body with %d where the id goes,
--- then the text that a right answer holds. Ids never repeat: a session may not have one twice.
+-- Arguments after the URL: the body with %d where the id goes, how many texts a right answer holds,
+-- those texts, then "Name: value" header lines. Ids never repeat: a session may not have one twice.
 
 local threads = {}
 
@@ -10,10 +10,13 @@ end
 
 function init(args)
     sent, wrong = 0, 0
-    expected = args[#args]
-    template = args[#args - 1]
+    template = args[1]
+    expected = {}
+    for i = 3, 2 + tonumber(args[2]) do
+        table.insert(expected, args[i])
+    end
     wrk.method = "POST"
-    for i = 1, #args - 2 do
+    for i = 3 + #expected, #args do
         local name, value = args[i]:match("^([^:]+): (.*)$")
         wrk.headers[name] = value
     end
@@ -25,7 +28,11 @@ function request()
 end
 
 function response(status, headers, body)
-    if status ~= 200 or not body:find(expected, 1, true) then
+    local right = status == 200
+    for _, text in ipairs(expected) do
+        right = right and body:find(text, 1, true)
+    end
+    if not right then
         wrong = wrong + 1
     end
 end

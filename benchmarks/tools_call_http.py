@@ -1,11 +1,14 @@
 """How many `tools/call` a second does one process answer over HTTP, and what does each one cost?
 
-Servers run on the first core, wrk on the second. Rounds of all contenders are interleaved, so a
-slow minute of the machine hits all of them. Every contender has to give the right answer before it
-is measured and in every single response while it is; one that does not is shown as failed. The
-processor time a call costs is shown too: on a machine that others use as well it is the steadier
-figure. Below all of them are two floors, which know nothing of MCP: a fixed answer of an ASGI
-application on our HTTP service, and one straight from a Trio socket. Needs `wrk` and `taskset`.
+Three kinds of calls: of a function in the server; of a function or a published operation that asks
+an API over HTTP first; and one that tells of its progress, so that the answer is a stream of two
+events. Servers run on the first core, wrk and the API on the second. Rounds of all contenders are
+interleaved, so a slow minute of the machine hits all of them. Every contender has to give the right
+answer before it is measured and in every single response while it is; one that does not is shown as
+failed. The processor time a call costs is shown too: on a machine that others use as well it is the
+steadier figure. Below all of them are two floors, which know nothing of MCP: a fixed answer of an
+ASGI application on our HTTP service, and one straight from a Trio socket. Needs `wrk` and
+`taskset`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import shutil
 import statistics
 import sys
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import attrs
@@ -23,8 +27,8 @@ import trio
 
 from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError
 from benchmarks.findings import Finding, Growth, Rounds
-from benchmarks.peers import peer_python
-from benchmarks.processes import ProgramError, output_of, serving
+from benchmarks.peers import FASTMCP, peer_node, peer_python
+from benchmarks.processes import Program, ProgramError, output_of, serving
 
 HERE = Path(__file__).resolve().parent
 CONNECTIONS = (1, 16, 64, 256)
@@ -33,6 +37,9 @@ USUAL = 16
 ARGUMENTS = {"a": 2, "b": 40}
 RIGHT = '"structuredContent":{"result":42}'
 """Stands in every right answer, as all contenders write it."""
+NEWS = '"method":"notifications/progress"'
+"""Stands in every answer that is a stream."""
+TOKEN = "told"
 
 
 @attrs.define
@@ -40,28 +47,36 @@ class Contender:
     """One server, and what it showed."""
 
     name: str
-    url: str
+    program: Program
     revision: str
     tool: str
-    process: trio.Process
+    connections: tuple[int, ...] = (USUAL,)
+    """How many are tried."""
+    streams: bool = False
+    """Whether the answer has to be a stream."""
     dialect: Dialect | None = None
-    rounds: dict[int, list[float]] = attrs.field(factory=lambda: {n: [] for n in CONNECTIONS})
+    rounds: dict[int, list[float]] = attrs.field(factory=dict[int, list[float]])
     """Calls in a second, by the number of connections."""
-    costs: list[float] = attrs.field(factory=list)
+    costs: list[float] = attrs.field(factory=list[float])
     """Microseconds of the processor for one call, at the usual number of them."""
     failure: str | None = None
+
+    @property
+    def token(self) -> str | None:
+        """Under which progress is asked for."""
+        return TOKEN if self.streams else None
 
 
 def prepare(contender: Contender) -> None:
     """Open a session if there is one, and see that a call gives the truth."""
-    line = Line(contender.url)
+    line = Line(contender.program.url)
     try:
         contender.dialect = line.open(contender.revision)
-        given = line.call(contender.dialect, contender.tool, ARGUMENTS)
+        given = line.call(contender.dialect, contender.tool, ARGUMENTS, token=contender.token)
         if given != ARGUMENTS["a"] + ARGUMENTS["b"]:
             raise WrongAnswerError(f"2 + 40 gave {given}")
-    except (WrongAnswerError, OSError, ValueError) as error:
-        contender.failure = str(error)
+    except (WrongAnswerError, OSError, ValueError, KeyError) as error:
+        contender.failure = f"{type(error).__name__}: {error}"
     finally:
         line.close()
 
@@ -70,15 +85,27 @@ async def load(contender: Contender, connections: int, seconds: int) -> None:
     """Put one contender under load for one round."""
     if contender.dialect is None or contender.failure is not None:
         return
-    dialect = contender.dialect
-    body = dialect.call(0, contender.tool, ARGUMENTS).replace('"id": 0', '"id": %d')
+    dialect, process = contender.dialect, contender.program.process
+    body = dialect.call(0, contender.tool, ARGUMENTS, token=contender.token)
+    template = body.replace('"id": 0', '"id": %d').replace(f'"{TOKEN}"', "%d")
+    texts = [RIGHT, NEWS] if contender.streams else [RIGHT]
     headers = [f"{name}: {value}" for name, value in dialect.headers(contender.tool).items()]
-    wrk = ["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
-    command = [*wrk, "-s", HERE / "load.lua", contender.url, "--", *headers, body, RIGHT]
-    if contender.process.poll() is not None:
+    wrk: list[str | Path] = [
+        "taskset",
+        "-c",
+        "1",
+        "wrk",
+        "-t1",
+        f"-c{connections}",
+        f"-d{seconds}s",
+        "--latency",
+    ]
+    told = [template, str(len(texts)), *texts, *headers]
+    command = [*wrk, "-s", HERE / "load.lua", contender.program.url, "--", *told]
+    if process.poll() is not None:
         contender.failure = "its program has ended"
         return
-    begun = processor_seconds(contender.process)
+    begun = processor_seconds(process)
     try:
         said = await output_of(command, within=seconds + 30, what="wrk")
     except ProgramError as error:
@@ -89,8 +116,9 @@ async def load(contender: Contender, connections: int, seconds: int) -> None:
     if result["wrong"] or result["broken"] or not result["requests"]:
         contender.failure = f"under load: {result}"
     else:
-        contender.rounds[connections].append(result["requests"] / result["seconds"])
-        spent = processor_seconds(contender.process) - begun
+        rate = result["requests"] / result["seconds"]
+        contender.rounds.setdefault(connections, []).append(rate)
+        spent = processor_seconds(process) - begun
         if connections == USUAL:
             contender.costs.append(1e6 * spent / result["requests"])
 
@@ -108,24 +136,27 @@ async def compare(contenders: list[Contender], rounds: int, seconds: int) -> Non
     for contender in contenders:
         await trio.to_thread.run_sync(prepare, contender)
         await load(contender, USUAL, 1)
-        contender.rounds[USUAL].clear()
+        contender.rounds.clear()
         contender.costs.clear()
     for _ in range(rounds):
         for connections in CONNECTIONS:
             for contender in contenders:
-                await load(contender, connections, seconds)
+                if connections in contender.connections:
+                    await load(contender, connections, seconds)
 
 
 def found(title: str, contenders: list[Contender]) -> list[Finding]:
     """What one comparison showed."""
     failures = {each.name: each.failure for each in contenders if each.failure is not None}
     sound = [each for each in contenders if each.failure is None]
-    return [
+    findings: list[Finding] = [
         Rounds(
             title=f"{title}, {USUAL} connections",
             unit="calls a second",
             better="more",
-            figures={each.name: [] if each.failure else each.rounds[USUAL] for each in contenders},
+            figures={
+                each.name: [] if each.failure else each.rounds.get(USUAL, []) for each in contenders
+            },
             failures=failures,
         ),
         Rounds(
@@ -134,21 +165,110 @@ def found(title: str, contenders: list[Contender]) -> list[Finding]:
             better="less",
             figures={each.name: [] if each.failure else each.costs for each in contenders},
         ),
-        Growth(
-            title=f"{title}, by connections",
-            unit="µs between two answers",
-            size="connections",
-            figures={
-                each.name: [
-                    (connections, 1e6 / statistics.median(rates))
-                    for connections, rates in each.rounds.items()
-                    if rates
-                ]
-                for each in sound
-            },
-            most={"mcp_trio": 0.1},
-        ),
     ]
+    grown: dict[str, list[tuple[float, float]]] = {
+        each.name: [
+            (connections, 1e6 / statistics.median(rates))
+            for connections, rates in each.rounds.items()
+        ]
+        for each in sound
+        if len(each.connections) > 1
+    }
+    if grown:
+        findings.append(
+            Growth(
+                title=f"{title}, by connections",
+                unit="µs between two answers",
+                size="connections",
+                figures=grown,
+                most={"mcp_trio": 0.1},
+            )
+        )
+    return findings
+
+
+@contextlib.asynccontextmanager
+async def everybody() -> AsyncIterator[dict[str, Program]]:
+    """Start each server, and what they ask, for as long as the block runs.
+
+    Their answers are JSON; of those whose name ends so, streams.
+    """
+    peer = await trio.to_thread.run_sync(peer_python)
+    other = await trio.to_thread.run_sync(peer_python, FASTMCP)
+    typescript = (await peer_node()).command("server.mjs")
+    servers = HERE / "servers"
+    ours: list[str | Path] = [sys.executable, servers / "ours.py"]
+    official: list[str | Path] = [peer, servers / "official.py"]
+    fastmcp: list[str | Path] = [other, servers / "with_fastmcp.py"]
+    floor: list[str | Path] = [sys.executable, servers / "floor.py"]
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def started(core: str, command: Iterable[str | Path]) -> Program:
+            pinned = ["taskset", "-c", core, *command]
+            return await stack.enter_async_context(serving(pinned))
+
+        upstream = (await started("1", [*floor, "upstream"])).url
+        commands: dict[str, list[str | Path]] = {
+            "ours": [*ours, upstream],
+            "official": [*official, "uvicorn", "json", upstream],
+            "official, sse": [*official, "uvicorn", "sse"],
+            "uvloop": [*official, "uvicorn-fast", "json", upstream],
+            "uvloop, sse": [*official, "uvicorn-fast", "sse"],
+            "hypercorn": [*official, "hypercorn", "json"],
+            "fastmcp": [*fastmcp, "uvicorn", "json", upstream],
+            "fastmcp, sse": [*fastmcp, "uvicorn", "sse"],
+            f"typescript {STATELESS}": [*typescript, "stateless", "json", upstream],
+            f"typescript {STATELESS}, sse": [*typescript, "stateless", "sse"],
+            f"typescript {HANDSHAKE}": [*typescript, "sessions", "json", upstream],
+            f"typescript {HANDSHAKE}, sse": [*typescript, "sessions", "sse"],
+            "asgi": [*floor, "asgi"],
+            "socket": [*floor, "socket"],
+        }
+        yield {name: await started("0", command) for name, command in commands.items()}
+
+
+def contenders_for(programs: dict[str, Program], revision: str) -> dict[str, list[Contender]]:
+    """Who takes part in what, ours first."""
+    typescript = f"typescript {revision}"
+
+    def one(
+        name: str, program: str, tool: str, connections: tuple[int, ...] = (USUAL,)
+    ) -> Contender:
+        return Contender(name, programs[program], revision, tool, connections)
+
+    def streaming(name: str, program: str) -> Contender:
+        return Contender(name, programs[program], revision, "add_talking", streams=True)
+
+    code = [
+        one("mcp_trio", "ours", "add", CONNECTIONS),
+        one("mcp_trio, static operation", "ours", "add_static"),
+        one("official on uvicorn", "official", "add", CONNECTIONS),
+        one("official on uvicorn, uvloop", "uvloop", "add", CONNECTIONS),
+        one("official on Hypercorn/Trio", "hypercorn", "add", CONNECTIONS),
+        one("FastMCP", "fastmcp", "add", CONNECTIONS),
+        one("TypeScript", typescript, "add", CONNECTIONS),
+    ]
+    if revision == STATELESS:
+        code += [
+            one("floor: ASGI on our service", "asgi", "add", CONNECTIONS),
+            one("floor: a Trio socket", "socket", "add", CONNECTIONS),
+        ]
+    rest = [
+        one("mcp_trio, REST operation", "ours", "add_rest"),
+        one("official on uvicorn, httpx2", "official", "add_rest"),
+        one("official on uvicorn, uvloop, httpx2", "uvloop", "add_rest"),
+        one("FastMCP, httpx2", "fastmcp", "add_rest"),
+        one("FastMCP, OpenAPI", "fastmcp", "add_openapi"),
+        one("TypeScript, fetch", typescript, "add_rest"),
+    ]
+    streams = [
+        streaming("mcp_trio", "ours"),
+        streaming("official on uvicorn", "official, sse"),
+        streaming("official on uvicorn, uvloop", "uvloop, sse"),
+        streaming("FastMCP", "fastmcp, sse"),
+        streaming("TypeScript", f"{typescript}, sse"),
+    ]
+    return {"code": code, "REST": rest, "SSE": streams}
 
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
@@ -160,32 +280,11 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     for tool in ("wrk", "taskset"):
         if shutil.which(tool) is None:
             raise ProgramError(f"{tool} is missing")
-    rounds, seconds = (1, 1) if quick else (3, 3)
-    peer = await trio.to_thread.run_sync(peer_python)
-    pinned = ["taskset", "-c", "0"]
-    official, floor = HERE / "servers" / "official.py", HERE / "servers" / "floor.py"
-    commands = {
-        "mcp_trio": [sys.executable, HERE / "servers" / "ours.py"],
-        "official on uvicorn": [peer, official, "uvicorn", "json"],
-        "official on uvicorn, uvloop": [peer, official, "uvicorn-fast", "json"],
-        "official on Hypercorn/Trio": [peer, official, "hypercorn", "json"],
-        "floor: ASGI on our service": [sys.executable, floor, "asgi"],
-        "floor: a Trio socket": [sys.executable, floor, "socket"],
-    }
+    rounds, seconds = (1, 1) if quick else (3, 2)
     findings: list[Finding] = []
-    async with contextlib.AsyncExitStack() as stack:
-        programs = {}
-        for name, command in commands.items():
-            programs[name] = await stack.enter_async_context(serving([*pinned, *command]))
-        for revision, title in ((STATELESS, "stateless"), (HANDSHAKE, "handshake")):
-            contenders = [
-                Contender(name, program.url, revision, "add", program.process)
-                for name, program in programs.items()
-                if revision == STATELESS or not name.startswith("floor")
-            ]
-            ours = programs["mcp_trio"]
-            static = "mcp_trio, static operation"
-            contenders.insert(1, Contender(static, ours.url, revision, "add_static", ours.process))
-            await compare(contenders, rounds, seconds)
-            findings += found(f"tools/call, {title} {revision}", contenders)
+    async with everybody() as programs:
+        for revision, era in ((STATELESS, "stateless"), (HANDSHAKE, "handshake")):
+            for kind, contenders in contenders_for(programs, revision).items():
+                await compare(contenders, rounds, seconds)
+                findings += found(f"tools/call, {kind}, {era} {revision}", contenders)
     return findings

@@ -1,7 +1,8 @@
 """Two servers that always give the answer of `add` to 2 and 40, and know nothing of MCP.
 
 `asgi` is an ASGI application on our HTTP service, `socket` a loop on a Trio socket that looks for
-the end of a head and for its length, and no more. What is slower than they are is MCP.
+the end of a head and for its length, and no more. What is slower than they are is MCP. `upstream`
+is the same loop for an API that really adds, for tools that have to ask one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import functools
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -30,6 +32,8 @@ ANSWER = json.dumps(
     separators=(",", ":"),
 ).encode()
 FIELDS = [(b"content-length", b"%d" % len(ANSWER)), (b"content-type", b"application/json")]
+HEAD = b"HTTP/1.1 200 \r\ncontent-length: %d\r\ncontent-type: application/json\r\n\r\n%b"
+"""Of a response, and its body behind it."""
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -41,15 +45,25 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": ANSWER})
 
 
-async def straight(stream: trio.SocketStream) -> None:
+def fixed(body: bytes) -> bytes:
+    """Give the answer."""
+    del body
+    return ANSWER
+
+
+def added(body: bytes) -> bytes:
+    """Add two numbers."""
+    given = json.loads(body)
+    return b'{"result":%d}' % (given["a"] + given["b"])
+
+
+async def straight(answer: Callable[[bytes], bytes], stream: trio.SocketStream) -> None:
     """Answer each request of a connection."""
     with contextlib.suppress(trio.BrokenResourceError):
-        await _straight(stream)
+        await _straight(answer, stream)
 
 
-async def _straight(stream: trio.SocketStream) -> None:
-    head = b"".join(b"%b: %b\r\n" % field for field in FIELDS)
-    answer = b"HTTP/1.1 200 \r\n%b\r\n%b" % (head, ANSWER)
+async def _straight(answer: Callable[[bytes], bytes], stream: trio.SocketStream) -> None:
     held = b""
     while data := await stream.receive_some(65536):
         held += data
@@ -59,8 +73,9 @@ async def _straight(stream: trio.SocketStream) -> None:
             size = end + 4 + sum(lengths)
             if len(held) < size:
                 break
+            body = answer(held[end + 4 : size])
             held = held[size:]
-            await stream.send_all(answer)
+            await stream.send_all(HEAD % (len(body), body))
 
 
 async def main(kind: str) -> None:
@@ -73,10 +88,11 @@ async def main(kind: str) -> None:
             service = HTTPService(app, settings=settings)
             (url,) = await nursery.start(service.run, "127.0.0.1", 0)
         else:
-            serve = functools.partial(trio.serve_tcp, straight, 0, host="127.0.0.1")
+            handle = functools.partial(straight, added if kind == "upstream" else fixed)
+            serve = functools.partial(trio.serve_tcp, handle, 0, host="127.0.0.1")
             (listener,) = await nursery.start(serve)
             url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        print(f"{url}/mcp", file=sys.stderr, flush=True)
+        print(url if kind == "upstream" else f"{url}/mcp", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

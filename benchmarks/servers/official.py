@@ -1,21 +1,21 @@
-"""The official SDK over HTTP, with the tools of `ours`, on uvicorn or on Hypercorn under Trio.
+"""The official SDK with the tools of `ours`, on uvicorn, on Hypercorn under Trio or over stdio.
 
-Runs in the peers' environment. Arguments: `uvicorn`, `uvicorn-fast` (uvloop and httptools) or
-`hypercorn`, then `json` or `sse`, the form of its answers. Nothing is tuned against it: access
-logs are off, limits on requests per connection are lifted.
+Runs in the peers' environment. Arguments: `uvicorn`, `uvicorn-fast` (uvloop and httptools),
+`hypercorn` or `stdio`; for HTTP then `json` or `sse`, the form of its answers, and the URL of
+the upstream.
 """
 
 from __future__ import annotations
 
 import functools
-import socket
 import sys
 import time
 from collections import defaultdict
 
 import anyio
+import httpx2
+from hosting import on_hypercorn, on_uvicorn
 from mcp.server.mcpserver import Context, MCPServer
-from starlette.applications import Starlette
 
 PATIENCE = 2.0
 """Seconds to wait for the end of a call; then it counts as never ended."""
@@ -35,6 +35,16 @@ def ended() -> defaultdict[str, anyio.Event]:
     return defaultdict(anyio.Event)
 
 
+upstreams: list[str] = []
+"""Where the upstream is, once it is known."""
+
+
+@functools.cache
+def http() -> httpx2.AsyncClient:
+    """The client of the upstream; made in the event loop."""
+    return httpx2.AsyncClient(base_url=upstreams[0])
+
+
 times: dict[str, float] = {}
 """When each of them did, on the clock that all processes of the machine share."""
 
@@ -43,6 +53,20 @@ times: dict[str, float] = {}
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@server.tool()
+async def add_talking(a: int, b: int, ctx: Context) -> int:
+    """Add two numbers, and tell of it before the answer."""
+    await ctx.report_progress(1)
+    return a + b
+
+
+@server.tool()
+async def add_rest(a: int, b: int) -> int:
+    """Have the upstream add two numbers."""
+    response = await http().post("/add", json={"a": a, "b": b})
+    return int(response.raise_for_status().json()["result"])
 
 
 @server.tool()
@@ -76,57 +100,12 @@ async def wait_ended(name: str) -> float:
     return times.pop(name, 0.0)
 
 
-def on_hypercorn(app: Starlette) -> None:
-    """Serve on Hypercorn under Trio."""
-    from hypercorn.config import Config
-    from hypercorn.trio import serve
-
-    # Opened here, so that the URL can be told and connections wait from the first moment.
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    config = Config()
-    config.bind = [f"fd://{listener.fileno()}"]
-    config.accesslog = None
-    config.errorlog = None
-    config.keep_alive_max_requests = 10**9
-    tell(listener.getsockname()[1])
-    anyio.run(serve, app, config, backend="trio")
-
-
-def on_uvicorn(app: Starlette, *, fast: bool) -> None:
-    """Serve on uvicorn, as its plain dependencies make it or with its fast parts."""
-    import uvicorn
-
-    class Telling(uvicorn.Server):
-        """Tells where it listens once it does.
-
-        It has to bind by itself: asyncio leaves Nagle's delay on for sockets that others made,
-        which costs 40 ms a request.
-        """
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            """Listen, then tell."""
-            await super().startup(sockets)
-            tell(self.servers[0].sockets[0].getsockname()[1])
-
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        log_level="error",
-        access_log=False,
-        loop="uvloop" if fast else "asyncio",
-        http="httptools" if fast else "h11",
-    )
-    Telling(config).run()
-
-
-def tell(port: int) -> None:
-    """Say where the server listens."""
-    print(f"http://127.0.0.1:{port}/mcp", file=sys.stderr, flush=True)
-
-
-def main(host: str, form: str) -> None:
-    """Serve until terminated."""
+def main(host: str, form: str = "json", upstream: str = "") -> None:
+    """Serve until terminated, or over stdio until the input ends."""
+    upstreams.append(upstream)
+    if host == "stdio":
+        server.run("stdio")
+        return
     app = server.streamable_http_app(json_response=form == "json")
     if host == "hypercorn":
         on_hypercorn(app)

@@ -1,18 +1,25 @@
-"""mcp_trio over HTTP: the tools under measurement, and `add_static` from a compiled operation."""
+"""mcp_trio: the tools under measurement, and those that are compiled operations.
+
+Argument: `stdio`, or for HTTP the URL of the upstream, if there is one.
+"""
 
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import trio
 
 import mcp_trio
 from mcp_trio import Context
 from mcp_trio.catalog.operation import parse
+from mcp_trio.config import make_connections
 from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
+from mcp_trio.runtime.http_sections import HttpSection
 
 PATIENCE = 2.0
 """Seconds to wait for the end of a call; then it counts as never ended."""
@@ -39,6 +46,13 @@ times: dict[str, float] = {}
 @server.tool
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
+    return a + b
+
+
+@server.tool
+async def add_talking(a: int, b: int, ctx: Context) -> int:
+    """Add two numbers, and tell of it before the answer."""
+    await ctx.progress(1)
     return a + b
 
 
@@ -96,15 +110,49 @@ STATIC: dict[str, object] = {
 }
 """The same shape of work as `add`, published as data: five stages instead of a function."""
 
-server.add_entry(Compiler(Connections()).compile(parse(STATIC)))
+REST: dict[str, object] = {
+    **STATIC,
+    "operation_id": "bench.add_rest",
+    "name": "add_rest",
+    "protocol": "rest",
+    "target": {"connection": "bench", "method": "POST", "path": "/add", "content_type": "json"},
+    "input_mapping": {"body": {"a": "=args.a", "b": "=args.b"}},
+    "output_mapping": {},
+    "execution_config": {"timeout_ms": {"total": 5000}, "idempotent": True},
+    "tool_description": "Have the upstream add two numbers.",
+}
+"""The same, asked of an upstream."""
+
+
+async def over_http(upstream: str) -> None:
+    """Serve until terminated."""
+    sections = {"bench": HttpSection(base_url=upstream)} if upstream else {}
+    async with (
+        Connections(make_connections(sections, Path())) as connections,
+        trio.open_nursery() as nursery,
+    ):
+        compiler = Compiler(connections)
+        for operation in [STATIC, REST] if upstream else [STATIC]:
+            server.add_entry(compiler.compile(parse(operation)))
+        serve = functools.partial(
+            server.serve_http,
+            port=0,
+            options=mcp_trio.HTTPOptions(max_sessions=100_000),
+            settings=mcp_trio.ServingSettings(
+                max_requests_per_connection=10**9, max_connections_per_address=1000
+            ),
+        )
+        (url,) = await nursery.start(serve)
+        print(url, file=sys.stderr, flush=True)
+
+
+def main(where: str = "") -> None:
+    """Serve over HTTP, or over stdio until the input ends."""
+    if where == "stdio":
+        server.run("stdio")
+    else:
+        trio.run(over_http, where)
 
 
 if __name__ == "__main__":
-    server.run(
-        "http",
-        port=0,
-        options=mcp_trio.HTTPOptions(max_sessions=100_000),
-        settings=mcp_trio.ServingSettings(
-            max_requests_per_connection=10**9, max_connections_per_address=1000
-        ),
-    )
+    main(*sys.argv[1:])
