@@ -23,7 +23,8 @@ class Transport(Protocol):
     """A two-way line for messages.
 
     One task receives at a time; any number of tasks may send. No transport reads a
-    method name. One that has an attribute `kind` is called so where sessions are listed.
+    method name. One that has an attribute `kind` is called so where sessions are listed, and
+    one whose attribute `pumps` is False needs no `pump`, which may then not be run.
     """
 
     async def send(self, envelope: Envelope) -> None:

@@ -49,13 +49,19 @@ def honoured(wanted: SubscriptionFilter, offered: ServerCapabilities) -> Subscri
 class Mailbox:
     """The notices that wait for one listener, in order of first arrival."""
 
+    __slots__ = ("_lists", "_waiting", "_watched", "coalesced")
+
     def __init__(self, wanted: SubscriptionFilter) -> None:
-        lists = {
-            TOOLS_CHANGED: wanted.tools_list_changed,
-            PROMPTS_CHANGED: wanted.prompts_list_changed,
-            RESOURCES_CHANGED: wanted.resources_list_changed,
-        }
-        self._lists = frozenset(method for method, asked in lists.items() if asked)
+        asked = zip(
+            (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED),
+            (
+                wanted.tools_list_changed,
+                wanted.prompts_list_changed,
+                wanted.resources_list_changed,
+            ),
+            strict=True,
+        )
+        self._lists = tuple(method for method, wants in asked if wants)
         self._watched = {normal(uri): uri for uri in wanted.resource_subscriptions or ()}
         self._waiting: dict[Notice, None] = {}
         self.coalesced = 0

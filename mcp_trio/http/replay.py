@@ -16,7 +16,7 @@ from mcp_trio.http.responses import Verdict
 _EVENT_ID = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class StoredEvent:
     """One event that was, or would have been, sent."""
 
@@ -44,19 +44,30 @@ class ReplayBuffer:
     def __init__(self, max_events: int, max_bytes: int) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._events: deque[StoredEvent] = deque()
+        self._events: deque[StoredEvent] | None = None
         self._bytes = 0
         self.dropped = 0
         """Events that had to go to keep the bounds."""
 
     def store(self, event: StoredEvent) -> None:
         """Keep an event."""
+        if self._events is None:
+            self._events = deque()
         self._events.append(event)
         self._bytes += len(event.data)
         while len(self._events) > self._max_events or self._bytes > self._max_bytes:
             self._bytes -= len(self._events.popleft().data)
             self.dropped += 1
 
+    def forget(self, event: StoredEvent) -> None:
+        """Drop an event that nobody can ask for; nothing if it has gone already."""
+        if self._events is None or event not in self._events:
+            return
+        self._events.remove(event)
+        self._bytes -= len(event.data)
+        if not self._events:
+            self._events = None  # even an empty one is large
+
     def after(self, stream: int, number: int) -> list[StoredEvent]:
         """The kept events of one stream that came after `number`, in order."""
-        return [e for e in self._events if e.stream == stream and e.number > number]
+        return [e for e in self._events or () if e.stream == stream and e.number > number]

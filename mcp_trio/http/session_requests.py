@@ -223,6 +223,8 @@ async def _answer(session: HTTPSession, stream: Stream, responder: Responder, ow
             return
         if event.verdict is not None:
             await responder.finish(event.data, verdict=event.verdict)
+            # No event of this stream had an id, so nobody comes back for it.
+            session.streams.replay.forget(event)
             return
     if revision.priming:
         await _prime(stream, responder, PRIMER)

@@ -76,9 +76,10 @@ class Stream:
         """Set while the connection is asked to end before the stream does."""
         self._owners = 0
         self._pausable = False
-        self._wake = trio.Event()
-        # More than one may wait for room: the tasks of a handler, and the session's own.
-        self._room = trio.lowlevel.ParkingLot()
+        self._wake: trio.Event | None = None
+        """What the connection that empties the queue waits for."""
+        self._room: trio.lowlevel.ParkingLot | None = None
+        """Where those wait who wait for room: the tasks of a handler, and the session's own."""
 
     def attach(self, *, pausable: bool = False) -> int:
         """Take the stream over; a connection that had it before ends.
@@ -90,20 +91,20 @@ class Stream:
         self._pausable = pausable
         self.pause = None
         self.owner = self._owners
-        self._wake.set()
+        self._notice()
         return self.owner
 
     def detach(self, owner: int) -> None:
         """Give the stream up, if it is still this owner's."""
         if self.owner == owner:
             self.owner = self.pause = None
-            self._room.unpark_all()
+            self._make_room()
 
     def release(self, retry_ms: int) -> None:
         """Ask the connection, if there is one that can, to end after what was said so far."""
         if self.owner is not None and self._pausable and self.pause is None and not self.ended:
             self.pause = Pause(self.sent, retry_ms)
-            self._wake.set()
+            self._notice()
 
     def next_number(self) -> int:
         """Count an event; no two of a stream have the same number (H8)."""
@@ -121,18 +122,28 @@ class Stream:
         if self.owner is None and len(self.queue) >= QUEUE:
             self.queue.popleft()
         self.queue.append(event)
-        self._wake.set()
+        self._notice()
         return event
 
     def end(self) -> None:
         """Nothing more will come."""
         self.ended = True
-        self._wake.set()
-        self._room.unpark_all()
+        self._notice()
+        self._make_room()
+
+    def _notice(self) -> None:
+        """Have the connection look at what is new."""
+        if self._wake is not None:
+            self._wake.set()
+
+    def _make_room(self) -> None:
+        if self._room:
+            self._room.unpark_all()
 
     async def room(self) -> None:
         """Wait until the connection, if there is one, has emptied some of the queue."""
         while self.owner is not None and len(self.queue) >= QUEUE and not self.ended:
+            self._room = self._room or trio.lowlevel.ParkingLot()
             await self._room.park()
 
     async def take(self, owner: int) -> StoredEvent | None:
@@ -144,7 +155,7 @@ class Stream:
             if self.pause and not (self.queue and self.queue[0].number <= self.pause.after):
                 return None
             if self.queue:
-                self._room.unpark_all()
+                self._make_room()
                 return self.queue.popleft()
             if self.ended:
                 return None
@@ -156,12 +167,16 @@ class Stream:
 class SessionStreams:
     """All streams of one session; the `Transport` of its dispatcher."""
 
+    __slots__ = ("_by_id", "_closed", "_numbers", "_open", "_standalone", "replay")
+
     kind = "http"
     """What sessions on it are listed as."""
+    pumps = False
+    """There is no task but the session's own."""
 
     def __init__(self, replay: ReplayBuffer) -> None:
         self.replay = replay
-        self.standalone = Stream(STANDALONE)
+        self._standalone: Stream | None = None
         self._numbers = STANDALONE
         self._by_id: dict[tuple[bool, RequestId], Stream] = {}
         self._open: dict[int, Stream] = {}
@@ -171,6 +186,15 @@ class SessionStreams:
     def closed(self) -> bool:
         """True once the session is over."""
         return self._closed.is_set()
+
+    @property
+    def standalone(self) -> Stream:
+        """The stream opened by GET; made when it is first needed."""
+        if self._standalone is None:
+            self._standalone = Stream(STANDALONE)
+            if self.closed:
+                self._standalone.end()
+        return self._standalone
 
     def open(self, ids: tuple[RequestId, ...], *, plain: bool = False) -> Stream:
         """Make the stream of a POST that carried these requests; see `Stream.plain`."""
@@ -248,7 +272,7 @@ class SessionStreams:
             if self.closed:
                 raise TransportClosedError("the session is over")
         self.replay.store(stream.put(data, verdict_of(envelope.message) if answers else None))
-        if stream is not self.standalone:
+        if stream.number != STANDALONE:
             for id_ in answers:
                 self._finish(stream, id_)
 
@@ -272,7 +296,8 @@ class SessionStreams:
     def close(self) -> None:
         """End every stream, at once."""
         self._closed.set()
-        self.standalone.end()
+        if self._standalone is not None:
+            self._standalone.end()
         for stream in self._open.values():
             stream.end()
         self._open.clear()

@@ -1,7 +1,8 @@
 """The table of handshake sessions over HTTP: who they are, and when they end.
 
-A session is one task with one cancel scope in the app's nursery. Idle expiry is the
-deadline of that scope: no timer task, the deadline moves while something goes on.
+A session is one task with one nursery of its own, in the nursery of the app. Idle expiry is a
+deadline of that nursery: no timer task, the deadline moves while something goes on. Sessions are
+many and mostly idle, so what only a busy one needs is made when it is needed.
 """
 
 from __future__ import annotations
@@ -35,14 +36,48 @@ HOARD = 10
 """One caller who has more than this part of all sessions, a tenth, has to make room for others."""
 
 
+class _Once:
+    """A task status that lets go of its nursery once it has been told.
+
+    A frame that keeps Trio's own one keeps with it the task that waited for the start.
+    """
+
+    __slots__ = ("_status",)
+
+    def __init__(self, status: trio.TaskStatus[None]) -> None:
+        self._status: trio.TaskStatus[None] | None = status
+
+    def started(self, value: None = None) -> None:
+        """Say that the session runs."""
+        status, self._status = self._status, None
+        if status is not None:
+            status.started(value)
+
+
 class HTTPSession:
     """One session of the handshake era, from `initialize` to DELETE, expiry or shutdown."""
 
-    def __init__(
+    __slots__ = (
+        "_connections",
+        "_idle_timeout",
+        "caller",
+        "dispatcher",
+        "id",
+        "principal",
+        "side",
+        "silent_since",
+        "sse_after",
+        "streams",
+    )
+
+    def __init__(  # noqa: PLR0913  # what all sessions share, and what each has
         self,
         service: Service,
         options: HTTPOptions,
+        *,
+        limits: SessionLimits,
         reaper: Reaper,
+        reporter: Reporter,
         principal: Principal | None,
         caller: str | None,
     ) -> None:
@@ -53,24 +88,19 @@ class HTTPSession:
         """What whoever opened it counts as."""
         self.streams = SessionStreams(ReplayBuffer(options.replay_events, options.replay_bytes))
         self.side = ServerSide(service, principal=principal)
-        load = service.admission
         self.dispatcher = Dispatcher(
             self.streams,
             self.side,
-            limits=SessionLimits(
-                max_in_flight=load.limits.most_of_session,
-                cleanup_timeout=options.cleanup_timeout,
-            ),
+            limits=limits,
             reaper=reaper,
-            reporter=Reporter(service.events, "server"),
-            admission=load,
+            reporter=reporter,
+            admission=service.admission,
         )
         self.dispatcher.entrance.caller = caller
         self.side.attach(self.dispatcher)
         self.dispatcher.on_idle_change = self.touch
         self.dispatcher.on_unanswered = self.streams.unanswered
         self.dispatcher.on_release = self.streams.release
-        self.scope = trio.CancelScope()
         self.sse_after = options.sse_after
         self._idle_timeout = options.session_idle_timeout
         self.silent_since = math.inf
@@ -81,7 +111,7 @@ class HTTPSession:
         """Move the deadline: never while something runs, else `session_idle_timeout` from now."""
         busy = self._connections or self.dispatcher.peer.running
         self.silent_since = math.inf if busy else trio.current_time()
-        self.scope.deadline = self.silent_since + self._idle_timeout
+        self.dispatcher.expire_at(self.silent_since + self._idle_timeout)
 
     def connected(self, change: int) -> None:
         """Count the connections that wait on a stream of this session."""
@@ -93,13 +123,6 @@ class HTTPSession:
         self.streams.close()
         self.dispatcher.cancel()
 
-    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Be the session until it ends."""
-        with self.scope:
-            self.touch()
-            await self.side.run(self.dispatcher, task_status=task_status)
-        self.streams.close()
-
 
 class SessionTable:
     """All sessions of one endpoint: its own, and those that are one connection."""
@@ -108,6 +131,11 @@ class SessionTable:
         self._service = service
         self._options = options
         self._reaper = reaper
+        self._reporter = Reporter(service.events, "server")
+        self._limits = SessionLimits(
+            max_in_flight=service.admission.limits.most_of_session,
+            cleanup_timeout=options.cleanup_timeout,
+        )
         self._sessions: dict[str, HTTPSession] = {}
         self._lines: dict[LineSession, str | None] = {}
         """With what whoever opened each counts as, the oldest first."""
@@ -189,10 +217,7 @@ class SessionTable:
         session = LineSession(
             self._service,
             transport,
-            limits=SessionLimits(
-                max_in_flight=self._service.admission.limits.most_of_session,
-                cleanup_timeout=options.cleanup_timeout,
-            ),
+            limits=self._limits,
             idle_timeout=options.session_idle_timeout,
             principal=principal,
             address=address,
@@ -210,7 +235,15 @@ class SessionTable:
         self, nursery: trio.Nursery, principal: Principal | None, caller: str | None
     ) -> HTTPSession:
         """Start a session. The caller has asked `has_room`."""
-        session = HTTPSession(self._service, self._options, self._reaper, principal, caller)
+        session = HTTPSession(
+            self._service,
+            self._options,
+            limits=self._limits,
+            reaper=self._reaper,
+            reporter=self._reporter,
+            principal=principal,
+            caller=caller,
+        )
         self._sessions[session.id] = session
         self._held[caller] += 1
         try:
@@ -218,6 +251,7 @@ class SessionTable:
         except BaseException:
             self._drop(session)
             raise
+        session.touch()
         return session
 
     def _drop(self, session: HTTPSession) -> None:
@@ -233,12 +267,13 @@ class SessionTable:
         if not self._held[caller]:
             del self._held[caller]
 
-    async def _run(
-        self, session: HTTPSession, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def _run(self, session: HTTPSession, *, task_status: trio.TaskStatus[None]) -> None:
+        """Be the session until it ends."""
+        once = _Once(task_status)
+        del task_status
         try:
             with self._service.notices.listening(session.side.deliver):
-                await session.run(task_status=task_status)
+                await session.side.run(session.dispatcher, task_status=once)
         finally:
             self._drop(session)
 

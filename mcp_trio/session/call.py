@@ -92,6 +92,13 @@ class PendingCall:
         meta = cast("JSONObject", (params or {}).get("_meta") or {})
         return {**(params or {}), "_meta": {**meta, PROGRESS_TOKEN: token}}
 
+    def progressed(self, params: JSONObject) -> None:
+        """Take a notification of progress; what is none is dropped."""
+        value, total, text = params.get("progress"), params.get("total"), params.get("message")
+        if type(value) is int or type(value) is float:
+            known = total if type(total) is int or type(total) is float else None
+            self.report(Progress(value, known, text if isinstance(text, str) else None))
+
     def report(self, progress: Progress) -> None:
         """Take a progress report. One that does not grow breaks the protocol and is dropped."""
         if self.on_progress is None or (self._last is not None and progress.value <= self._last):

@@ -51,28 +51,31 @@ class Farewells:
 
     def __init__(self, teller: Teller) -> None:
         self._teller = teller
-        self._waiting: deque[_Farewell] = deque()
+        self._waiting: deque[_Farewell] | None = None
+        """Made when it is needed: even an empty one is large."""
 
     async def say(self, id_: RequestId, reason: str, related: RequestId | None) -> None:
         """Tell the peer that an answer is not wanted; wait `ABANDON_TIMEOUT` seconds at most."""
         farewell = _Farewell({"requestId": id_, "reason": reason}, related)
-        self._waiting.append(farewell)
-        if len(self._waiting) == 1:
-            self._teller.spawn(self._say_all)
+        if self._waiting is None:
+            self._waiting = deque((farewell,))
+            self._teller.spawn(self._say_all, self._waiting)
+        else:
+            self._waiting.append(farewell)
         with trio.move_on_after(ABANDON_TIMEOUT, shield=True):
             await farewell.said.wait()
 
-    async def _say_all(self) -> None:
+    async def _say_all(self, waiting: deque[_Farewell]) -> None:
         try:
-            while self._waiting:
-                # It stays in the queue while it is sent, which keeps this task the only one.
-                first = self._waiting[0]
+            while waiting:
+                first = waiting[0]
                 await self._teller.notify(
                     "notifications/cancelled", first.params, related=first.related
                 )
-                self._waiting.popleft().said.set()
+                waiting.popleft().said.set()
         except MCPError:
             logger.debug("the peer is gone and needs no cancellations")
         finally:
-            while self._waiting:
-                self._waiting.popleft().said.set()
+            self._waiting = None
+            for farewell in waiting:
+                farewell.said.set()

@@ -6,10 +6,9 @@ coalescing `Mailbox`, so a slow peer delays nobody and costs a bounded amount.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import trio
@@ -34,6 +33,22 @@ PATIENCE = 30.0
 """Seconds a listener may leave a notice untaken."""
 
 
+class Listening:
+    """A block in which somebody listens. Smaller than a generator: each session has one."""
+
+    __slots__ = ("_listener", "_listeners")
+
+    def __init__(self, listeners: set[Listener], listener: Listener) -> None:
+        self._listeners = listeners
+        self._listener = listener
+
+    def __enter__(self) -> None:
+        self._listeners.add(self._listener)
+
+    def __exit__(self, *_: object) -> None:
+        self._listeners.discard(self._listener)
+
+
 class NoticeHub:
     """Everybody who wants to hear of changes, on every transport and in both eras."""
 
@@ -53,14 +68,9 @@ class NoticeHub:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    @contextlib.contextmanager
-    def listening(self, listener: Listener) -> Generator[None, None, None]:
+    def listening(self, listener: Listener) -> Listening:
         """Have a function called for each change while the block runs."""
-        self._listeners.add(listener)
-        try:
-            yield
-        finally:
-            self._listeners.discard(listener)
+        return Listening(self._listeners, listener)
 
     def tell(self, notice: Notice) -> None:
         """Tell everybody. Never waits."""

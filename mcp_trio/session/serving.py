@@ -40,13 +40,32 @@ EVERYTHING = SubscriptionFilter(
 class _Verdict:
     """Whether the handshake is let in: known once `initialize` is answered."""
 
+    __slots__ = ("given", "refused")
+
     def __init__(self) -> None:
         self.given = trio.Event()
         self.refused = False
 
 
+_LET_IN = _Verdict()
+_LET_IN.given.set()
+"""The verdict of all sessions whose handshake is over."""
+
+
 class ServerSide:
     """The `SessionHandler` of a server."""
+
+    __slots__ = (
+        "_dispatcher",
+        "_flushing",
+        "_mailbox",
+        "_verdict",
+        "began",
+        "handshake",
+        "kind",
+        "principal",
+        "service",
+    )
 
     def __init__(self, service: Service, *, principal: Principal | None = None) -> None:
         self.service = service
@@ -186,6 +205,8 @@ class ServerSide:
             if verdict.refused:
                 self.handshake.close()
             verdict.given.set()
+        if not verdict.refused and verdict is self._verdict:
+            self._verdict = _LET_IN
         return reply
 
     def notified(self, notification: Notification) -> None:

@@ -47,7 +47,6 @@ from mcp_trio.session.admission import Admission
 from mcp_trio.session.call import (
     NotificationCallback,
     PendingCall,
-    Progress,
     ProgressCallback,
     TimeLimit,
     time_limit,
@@ -119,7 +118,7 @@ class Dispatcher:
         self._tasks = 0
         self._light = 0  # of those, the ones that take no place: little more than an answer each
         self._farewells = Farewells(self)
-        self._room = trio.lowlevel.ParkingLot()
+        self._room: trio.lowlevel.ParkingLot | None = None
         """Where those wait who wait for a task of this session to end."""
         self.stamp: Stamp | None = None
         """Completes what this side sends; a client sets it once it knows the era."""
@@ -143,35 +142,36 @@ class Dispatcher:
         id_ = self.label = self.reporter.new_id()
         self.reporter.opened(id_)
         try:
-            await self._run_all(task_status)
+            if self._own_reaper or getattr(self.transport, "pumps", True):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.transport.pump)
+                    if self._own_reaper:
+                        nursery.start_soon(self.reaper.run)
+                    await self._converse(task_status)
+                    nursery.cancel_scope.cancel()
+            else:
+                await self._converse(task_status)
         finally:
-            self.reporter.closed(id_, self._why_closed())
+            by_peer = isinstance(self._closed_error(), TransportError)
+            self.reporter.closed(id_, "the peer closed the line" if by_peer else "closed here")
 
-    def _why_closed(self) -> str:
-        by_peer = isinstance(self._closed, TransportError)
-        return "the peer closed the line" if by_peer else "closed here"
-
-    async def _run_all(self, task_status: trio.TaskStatus[None]) -> None:
-        async with trio.open_nursery() as outer:
-            outer.start_soon(self.transport.pump)
-            if self._own_reaper:
-                outer.start_soon(self.reaper.run)
-            try:
-                async with trio.open_nursery() as requests:
-                    self._nursery = requests
-                    task_status.started()
-                    try:
-                        why = await self._read()
-                        await self._drain()
-                        self._end(TransportError(why))
-                    finally:
-                        # While the nursery still is: nothing may be spawned afterwards.
-                        self._end(TransportClosedError("the session is closed"))
-                        requests.cancel_scope.cancel()
-            finally:
-                with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                    await self.transport.aclose()
-                outer.cancel_scope.cancel()
+    async def _converse(self, task_status: trio.TaskStatus[None]) -> None:
+        """Read and answer in the nursery of the requests until the end, and close the line."""
+        try:
+            async with trio.open_nursery() as requests:
+                self._nursery = requests
+                task_status.started()
+                try:
+                    why = await self._read()
+                    await self._drain()
+                    self._end(TransportError(why))
+                finally:
+                    # While the nursery still is: nothing may be spawned afterwards.
+                    self._end(TransportClosedError("the session is closed"))
+                    requests.cancel_scope.cancel()
+        finally:
+            with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                await self.transport.aclose()
 
     async def _read(self) -> str:
         """Read until the line ends; why it did, if the transport knows."""
@@ -181,7 +181,7 @@ class Dispatcher:
             while True:
                 # A peer that asks faster than it reads our answers has to wait for them.
                 while self._light > light or self._tasks - len(self.peer.running) > most:
-                    await self._room.park()
+                    await self._task_ends()
                 self.feed(await self.transport.receive())
         except trio.EndOfChannel as end:
             return str(end) or "the peer closed the line before it answered"
@@ -195,7 +195,11 @@ class Dispatcher:
         """Wait until no request of the peer runs and every answer is with the transport."""
         await trio.lowlevel.checkpoint()
         while self._tasks:
-            await self._room.park()
+            await self._task_ends()
+
+    async def _task_ends(self) -> None:
+        self._room = self._room or trio.lowlevel.ParkingLot()
+        await self._room.park()
 
     def _end(self, reason: MCPError) -> None:
         """Close the books: nothing new starts, nobody waits any more."""
@@ -214,6 +218,11 @@ class Dispatcher:
             self._doom(inbound)
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+    def expire_at(self, deadline: float) -> None:
+        """Have a session that runs cancelled at a time on Trio's clock, instead of any before."""
+        if self._nursery is not None:
+            self._nursery.cancel_scope.deadline = deadline
 
     @property
     def closed(self) -> bool:
@@ -287,7 +296,8 @@ class Dispatcher:
         finally:
             self._tasks -= 1
             self._light -= light
-            self._room.unpark_all()
+            if self._room:
+                self._room.unpark_all()
 
     def _admit(
         self, request: Request, envelope: Envelope, place: Place | None = None
@@ -347,10 +357,8 @@ class Dispatcher:
         if inbound.reason is not None:
             return None
         if reply is None:
-            reply = error_message(
-                request.id,
-                RequestTimeoutError(f"{request.method[:64]} took longer than the server allows"),
-            )
+            text = f"{request.method[:64]} took longer than the server allows"
+            reply = error_message(request.id, RequestTimeoutError(text))
         return reply
 
     async def _answer(self, reply: Message, related: RequestId | None = None) -> None:
@@ -468,18 +476,10 @@ class Dispatcher:
         self.reaper.doom(inbound)
 
     def _progressed(self, params: JSONObject) -> None:
-        token, value = params.get("progressToken"), params.get("progress")
+        token = params.get("progressToken")
         pending = self.peer.pending.get(token) if type(token) is int else None
-        if pending is None or type(value) not in {int, float}:
-            return
-        total, text = params.get("total"), params.get("message")
-        pending.report(
-            Progress(
-                cast("float", value),
-                cast("float", total) if type(total) in {int, float} else None,
-                text if isinstance(text, str) else None,
-            )
-        )
+        if pending is not None:
+            pending.progressed(params)
 
     def _feed_response(self, response: Result | Error) -> None:
         pending = self.peer.resolve(response.id)
