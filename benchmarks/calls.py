@@ -48,6 +48,15 @@ class Dialect:
             fields |= {"Mcp-Method": "tools/call", "Mcp-Name": name}
         return fields
 
+    def hello(self) -> str:
+        """The body that opens a session."""
+        params = {
+            "protocolVersion": self.revision,
+            "capabilities": {},
+            "clientInfo": {"name": "bench", "version": "1"},
+        }
+        return json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+
     def call(
         self, id_: int | str, name: str, arguments: dict[str, Any], *, token: str | None = None
     ) -> str:
@@ -79,14 +88,8 @@ class Line:
         """Begin to speak a revision: with a handshake and a session, or at once."""
         if revision == STATELESS:
             return Dialect(revision=revision)
-        plain = Dialect(revision=revision).headers()
-        hello = {
-            "protocolVersion": revision,
-            "capabilities": {},
-            "clientInfo": {"name": "bench", "version": "1"},
-        }
-        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-        with self.post(plain, json.dumps(message)) as response:
+        plain = Dialect(revision=revision)
+        with self.post(plain.headers(), plain.hello()) as response:
             result = read_message(response)["result"]
             session = response.getheader("Mcp-Session-Id")
         if result["protocolVersion"] != revision or session is None:

@@ -110,15 +110,38 @@ def bench_server() -> mcp_trio.MCPServer:
 # The paths.
 
 
+def over_http(revision: str) -> contextlib.AbstractAsyncContextManager[Once]:
+    """`tools/call` over HTTP."""
+    return asking(
+        revision,
+        lambda dialect: (dialect.headers("add"), dialect.call(1, "add", {"a": 2, "b": 40})),
+        b'"result":42}',
+    )
+
+
+def opening(revision: str) -> contextlib.AbstractAsyncContextManager[Once]:
+    """A session opened over HTTP, beside those that were opened before."""
+    plain = Dialect(revision=revision)
+    return asking(revision, lambda _: (plain.headers(), plain.hello()), b'"serverInfo"')
+
+
 @contextlib.asynccontextmanager
-async def over_http(revision: str) -> AsyncIterator[Once]:
-    """`tools/call` over HTTP, from a plain socket in the same process."""
+async def asking(
+    revision: str, request_of: Callable[[Dialect], tuple[dict[str, str], str]], answered: bytes
+) -> AsyncIterator[Once]:
+    """A request over HTTP, from a plain socket in the same process.
+
+    Args:
+        revision: to open a dialect of.
+        request_of: the fields and the body to send.
+        answered: what the answer has in it.
+    """
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(bench_server().serve_http, "127.0.0.1", 0)
         place = urlsplit(url)
-        dialect = await trio.to_thread.run_sync(_opened, url, revision)
-        body = dialect.call(1, "add", {"a": 2, "b": 40}).encode()
-        fields = {**dialect.headers("add"), "Host": place.netloc, "Content-Length": str(len(body))}
+        sent, text = request_of(await trio.to_thread.run_sync(_opened, url, revision))
+        body = text.encode()
+        fields = {**sent, "Host": place.netloc, "Content-Length": str(len(body))}
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         request = f"POST {place.path} HTTP/1.1\r\n{head}\r\n".encode() + body
         with socket.create_connection((str(place.hostname), place.port or 0)) as client:
@@ -127,7 +150,7 @@ async def over_http(revision: str) -> AsyncIterator[Once]:
             async def once() -> None:
                 client.send(request)
                 answer = b""
-                while b'"result":42}' not in answer:
+                while answered not in answer:
                     await trio.lowlevel.wait_readable(client)
                     answer += client.recv(65536)
 
@@ -190,7 +213,7 @@ PATHS: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Once]]] = {
         ("a call given up in memory", cancel),
     )
     for revision in (STATELESS, HANDSHAKE)
-}
+} | {f"a session opened over HTTP, {HANDSHAKE}": lambda: opening(HANDSHAKE)}
 """By name."""
 
 
