@@ -185,24 +185,27 @@ async def _connected(
 ) -> bool:
     """Carry a stream over one connection. False if the peer left before its end."""
 
+    left = False
+
     def peer_gone() -> None:
+        nonlocal left
         if not responder.ending:
-            gone.cancel()
+            left = True
+            # Whoever carries finds the stream taken from him; what he sends breaks by itself.
+            stream.detach(owner)
 
     # Older revisions advise against it, because their clients may not come back (H4).
     pausable = session.side.handshake.revision.priming and http.accepts.sse
     owner = stream.attach(pausable=pausable)
     session.connected(+1)
-    gone = trio.CancelScope()
     try:
-        with gone:
-            await http.watched(peer_gone, partial(carry, owner))
+        await http.watched(peer_gone, partial(carry, owner))
     except trio.BrokenResourceError:
         return False
     finally:
         stream.detach(owner)
         session.connected(-1)
-    return not gone.cancelled_caught
+    return not left
 
 
 async def _answer(session: HTTPSession, stream: Stream, responder: Responder, owner: int) -> None:

@@ -98,6 +98,7 @@ class Stream:
         """Give the stream up, if it is still this owner's."""
         if self.owner == owner:
             self.owner = self.pause = None
+            self._notice()
             self._make_room()
 
     def release(self, retry_ms: int) -> None:

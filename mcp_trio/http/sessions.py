@@ -110,6 +110,8 @@ class HTTPSession:
     def touch(self) -> None:
         """Move the deadline: never while something runs, else `session_idle_timeout` from now."""
         busy = self._connections or self.dispatcher.peer.running
+        if busy and self.silent_since == math.inf:
+            return
         self.silent_since = math.inf if busy else trio.current_time()
         self.dispatcher.expire_at(self.silent_since + self._idle_timeout)
 

@@ -161,7 +161,10 @@ def unread(reason: str, seen: Glimpse | None) -> Malformed:
 def _usable_id(value: object, limits: CodecLimits) -> RequestId | None:
     if type(value) is str and len(value) <= limits.max_id:
         return value
-    if type(value) is int and abs(value) < 10**limits.max_id:
+    # Three bits are less than a digit, so most numbers need no power of ten to be judged.
+    if type(value) is int and (
+        value.bit_length() <= 3 * limits.max_id or abs(value) < 10**limits.max_id
+    ):
         return value
     return None
 

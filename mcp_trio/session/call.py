@@ -6,6 +6,7 @@ only its caller.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 from collections import deque
@@ -52,7 +53,15 @@ class TimeLimit:
 
     def until(self, deadline: float) -> TimeLimit:
         """The same limit for what is left of the call at this moment."""
-        return attrs.evolve(self, total=deadline - trio.current_time())
+        if deadline == math.inf:
+            return self
+        return TimeLimit(total=deadline - trio.current_time(), idle=self.idle)
+
+    def scope(self) -> contextlib.AbstractContextManager[object]:
+        """What ends a block once the whole time is over; nothing where it has no end."""
+        if self.total == math.inf:
+            return contextlib.nullcontext()
+        return trio.move_on_after(max(self.total, 0))
 
 
 def time_limit(given: float | TimeLimit) -> TimeLimit:
@@ -147,6 +156,9 @@ class PendingCall:
         return self.outcome.result
 
     async def _sign_of_life(self, idle: float, excused_until: Callable[[], float]) -> None:
+        if idle == math.inf:
+            await self._wake.wait()
+            return
         deadline = trio.current_time() + idle
         while True:
             with trio.move_on_at(deadline) as silence:

@@ -102,6 +102,8 @@ class Service(Protocol):
 
 ROUND_FIELDS = {"inputResponses", "requestState"}
 """What a request brings back from an earlier round."""
+ASKED_FOR = {"elicitation", "sampling", "roots"}
+"""Capabilities of a client that something can be asked of. Without any there are no rounds."""
 
 
 def deadline_for(service: Service, admitted: Admitted) -> float:
@@ -226,7 +228,10 @@ def _asking(service: Service, admitted: Admitted, context: Context) -> Asking:
     """Choose how this request asks."""
     if not admitted.era.revision.stateless:
         return LiveAsking(context.exchange)
-    if not _asks_in_rounds(admitted):
+    brought = admitted.request.params or {}
+    if not _asks_in_rounds(admitted) or not (
+        context.capabilities.keys() & ASKED_FOR or brought.keys() & ROUND_FIELDS
+    ):
         return Asking()
     # As the transport knows him: no layer has run yet.
     caller = _identity(context)

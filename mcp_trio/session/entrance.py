@@ -78,7 +78,6 @@ class Entrance:
             closed: why nothing can run any more; HTTP may bring a request all the same.
         """
         self._reporter.received(request.method, request.id)
-        began = trio.current_time()
         try:
             if closed is not None:
                 raise closed
@@ -90,7 +89,8 @@ class Entrance:
         except MCPError as error:
             if place is not None:
                 place.release()
-            self._reporter.completed(request.method, request.id, "error", began=began)
+            now = trio.current_time()
+            self._reporter.completed(request.method, request.id, "error", began=now)
             return error_message(request.id, error)
 
     def _caller(self, envelope: Envelope) -> str | None:

@@ -577,7 +577,7 @@ class Dispatcher:
         began = trio.current_time()
         outcome: Outcome = "cancelled"
         try:
-            with trio.move_on_after(max(limit.total, 0)):
+            with limit.scope():
                 try:
                     params = pending.with_token(params, id_)
                     if self.stamp is not None:
