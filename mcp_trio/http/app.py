@@ -133,6 +133,7 @@ class HTTPApp:
         """Hold the nursery of the sessions until cancelled; then every session ends."""
         async with trio.open_nursery() as keeper:
             keeper.start_soon(self.reaper.run)
+            keeper.start_soon(self.sessions.patience.run)
             try:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery

@@ -6,7 +6,6 @@ that is the difference to `http.exchange` (H13).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -184,7 +183,6 @@ async def _connected(
     carry: Callable[[int], Awaitable[None]],
 ) -> bool:
     """Carry a stream over one connection. False if the peer left before its end."""
-
     left = False
 
     def peer_gone() -> None:
@@ -211,16 +209,15 @@ async def _connected(
 async def _answer(session: HTTPSession, stream: Stream, responder: Responder, owner: int) -> None:
     """Carry the answer of a POST: as JSON if it comes first and soon, else as a stream."""
     revision = session.side.handshake.revision
-    patience = session.sse_after if revision.priming and responder.accepts.sse else math.inf
-    event: StoredEvent | None = None
-    with trio.move_on_after(patience) as slow:
+    if revision.priming and responder.accepts.sse:
+        session.patience.watch(stream, owner)
+    event = await stream.take(owner)
+    # A client that takes no stream gets the answer alone.
+    while event is not None and event.verdict is None and not responder.accepts.sse:
         event = await stream.take(owner)
-        # A client that takes no stream gets the answer alone.
-        while event is not None and event.verdict is None and not responder.accepts.sse:
-            event = await stream.take(owner)
     if session.side.handshake.stage is Stage.NEW:
         responder.granted = ()  # the handshake was refused after all
-    if not slow.cancelled_caught and stream.ended and not stream.queue:
+    if stream.ended and not stream.queue:
         if event is None:
             await _over(session, responder)
             return

@@ -8,6 +8,7 @@ in the replay buffer (H13).
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 
@@ -46,6 +47,7 @@ class Stream:
     """One stream of messages to the client."""
 
     __slots__ = (
+        "_hurried",
         "_owners",
         "_pausable",
         "_room",
@@ -75,6 +77,7 @@ class Stream:
         self.pause: Pause | None = None
         """Set while the connection is asked to end before the stream does."""
         self._owners = 0
+        self._hurried: int | None = None
         self._pausable = False
         self._wake: trio.Event | None = None
         """What the connection that empties the queue waits for."""
@@ -105,6 +108,12 @@ class Stream:
         """Ask the connection, if there is one that can, to end after what was said so far."""
         if self.owner is not None and self._pausable and self.pause is None and not self.ended:
             self.pause = Pause(self.sent, retry_ms)
+            self._notice()
+
+    def hurry(self, owner: int) -> None:
+        """Have a connection that waits for the first message not wait for it any longer."""
+        if owner == self.owner and not self.queue and not self.ended:
+            self._hurried = owner
             self._notice()
 
     def next_number(self) -> int:
@@ -150,7 +159,8 @@ class Stream:
     async def take(self, owner: int) -> StoredEvent | None:
         """Wait for the next message.
 
-        None when the stream is over, paused, or somebody else has it.
+        None when the stream is over, paused, or somebody else has it; and one time when the
+        connection shall not wait any longer.
         """
         while owner == self.owner:
             if self.pause and not (self.queue and self.queue[0].number <= self.pause.after):
@@ -160,9 +170,52 @@ class Stream:
                 return self.queue.popleft()
             if self.ended:
                 return None
+            if self._hurried == owner:
+                self._hurried = None
+                return None
             self._wake = trio.Event()
             await self._wake.wait()
         return None
+
+
+class Patience:
+    """Hurries the streams whose first message is long in coming, all after the same time.
+
+    One task for all sessions: a timer of its own would cost each POST as much as being read.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waiting: deque[tuple[float, Stream, int]] = deque()
+        """When each is over, of which stream and connection: in that order, since all last as
+        long. What has ended goes as soon as nothing older waits."""
+        self._more = trio.Event()
+
+    def watch(self, stream: Stream, owner: int) -> None:
+        """Hurry this connection when the time is over, unless the stream has ended by then."""
+        if self._seconds == math.inf:
+            return
+        self._forget_ended()
+        self._waiting.append((trio.current_time() + self._seconds, stream, owner))
+        self._more.set()
+
+    def _forget_ended(self) -> None:
+        while self._waiting and self._waiting[0][1].ended:
+            self._waiting.popleft()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            self._forget_ended()
+            if self._waiting:
+                due, stream, owner = self._waiting[0]
+                await trio.sleep_until(due)
+                if self._waiting and self._waiting[0][1] is stream:
+                    self._waiting.popleft()
+                stream.hurry(owner)
+            else:
+                self._more = trio.Event()
+                await self._more.wait()
 
 
 class SessionStreams:

@@ -20,7 +20,7 @@ from mcp_trio.engine.envelope import Principal
 from mcp_trio.events import Reporter
 from mcp_trio.http.options import HTTPOptions
 from mcp_trio.http.replay import ReplayBuffer
-from mcp_trio.http.session_streams import SessionStreams
+from mcp_trio.http.session_streams import Patience, SessionStreams
 from mcp_trio.session.admission import caller_of
 from mcp_trio.session.dispatch import Service
 from mcp_trio.session.limits import SessionLimits
@@ -63,10 +63,10 @@ class HTTPSession:
         "caller",
         "dispatcher",
         "id",
+        "patience",
         "principal",
         "side",
         "silent_since",
-        "sse_after",
         "streams",
     )
 
@@ -80,6 +80,7 @@ class HTTPSession:
         reporter: Reporter,
         principal: Principal | None,
         caller: str | None,
+        patience: Patience,
     ) -> None:
         # 192 random bits in visible ASCII (H9, H12).
         self.id = options.session_prefix + secrets.token_urlsafe(24)
@@ -101,7 +102,7 @@ class HTTPSession:
         self.dispatcher.on_idle_change = self.touch
         self.dispatcher.on_unanswered = self.streams.unanswered
         self.dispatcher.on_release = self.streams.release
-        self.sse_after = options.sse_after
+        self.patience = patience
         self._idle_timeout = options.session_idle_timeout
         self.silent_since = math.inf
         """When something went on last; infinity while something does."""
@@ -138,6 +139,8 @@ class SessionTable:
             max_in_flight=service.admission.limits.most_of_session,
             cleanup_timeout=options.cleanup_timeout,
         )
+        self.patience = Patience(options.sse_after)
+        """Watches what the POSTs of all sessions wait for; runs where the sessions do."""
         self._sessions: dict[str, HTTPSession] = {}
         self._lines: dict[LineSession, str | None] = {}
         """With what whoever opened each counts as, the oldest first."""
@@ -245,6 +248,7 @@ class SessionTable:
             reporter=self._reporter,
             principal=principal,
             caller=caller,
+            patience=self.patience,
         )
         self._sessions[session.id] = session
         self._held[caller] += 1

@@ -60,7 +60,8 @@ class AskingLine(Protocol):
 class Asking:
     """What both eras share: side effects that happen one time, and the end of it all.
 
-    By itself it is the one of a request that may not ask (R1).
+    By itself it is the one of a request that may not ask (R1), or whose client declares nothing
+    that could be asked for.
     """
 
     __slots__ = ("_keys", "_over", "_running", "_values")
@@ -97,6 +98,7 @@ class Asking:
             RemoteError: the client answered with an error.
         """
         await trio.lowlevel.checkpoint()
+        self._check_open()
         raise MCPError(f"{ask.method} cannot be asked while this request runs")
 
     async def once(self, key: str, function: Callable[..., object], *args: object) -> object:

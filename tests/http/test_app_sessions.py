@@ -573,6 +573,46 @@ async def test_a_client_that_is_gone_already_cannot_be_let_go():
         assert b"retry" not in resumed.body
 
 
+async def test_who_takes_a_stream_over_is_not_hurried_for_the_one_before(autojump_clock):
+    """The time after which an answer becomes a stream is that of one connection."""
+    server, record = make_server()
+    async with serving(server, HTTPOptions(sse_after=2)) as client:
+        session = await client.open_session("2025-11-25")
+        first = session.start_call("wait", id_=1)
+        await trio.testing.wait_all_tasks_blocked()
+        resumed = session.start_get({"last-event-id": "2-1"})
+        await resumed.started.wait()
+        await first.ended.wait()
+        await trio.sleep(10)
+        assert not resumed.ended.is_set()
+        record.release.set()
+        await resumed.ended.wait()
+        assert answer_of(resumed) == "wait"
+
+
+async def test_each_slow_answer_becomes_a_stream_in_its_time(autojump_clock):
+    """Whether those that were asked for before it have been answered or not."""
+    server, record = make_server()
+    async with serving(server, HTTPOptions(sse_after=2)) as client:
+        session = await client.open_session("2025-11-25")
+        early = session.start_call("wait", id_=1)
+        await trio.sleep(1)
+        for id_ in range(2, 6):
+            await session.call("add", {"a": 1, "b": 2}, id_=id_)
+        late = session.start_call("wait", id_=7)
+        began = trio.current_time()
+        await early.started.wait()
+        assert trio.current_time() == pytest.approx(began + 1)
+        assert not late.started.is_set()
+        await late.started.wait()
+        assert trio.current_time() == pytest.approx(began + 2)
+        record.release.set()
+        await early.ended.wait()
+        await late.ended.wait()
+        assert early.is_stream
+        assert late.is_stream
+
+
 async def test_a_call_that_let_its_client_go_can_be_cancelled():
     server, record = make_polling_server()
     async with serving(server) as client:
