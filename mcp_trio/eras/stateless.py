@@ -87,7 +87,8 @@ _ERAS: dict[Revision, StatelessEra] = {}
 
 def era_for(revision: Revision) -> StatelessEra:
     """The one era object of a revision."""
-    return _ERAS.setdefault(revision, StatelessEra(revision))
+    found = _ERAS.get(revision)
+    return _ERAS.setdefault(revision, StatelessEra(revision)) if found is None else found
 
 
 def admit(request: Request, headers: Mapping[str, str] | None, facts: ServerFacts) -> Admitted:

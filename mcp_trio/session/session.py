@@ -187,9 +187,8 @@ class Dispatcher:
             return str(end) or "the peer closed the line before it answered"
 
     async def _drain(self) -> None:
-        if self._tasks and self.limits.drain_on_eof:
-            with trio.move_on_after(self.limits.drain_on_eof):
-                await self.quiet()
+        with trio.move_on_after(self.limits.drain_on_eof):
+            await self.quiet()
 
     async def quiet(self) -> None:
         """Wait until no request of the peer runs and every answer is with the transport."""

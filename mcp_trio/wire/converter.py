@@ -163,6 +163,14 @@ def _is_wire_class(cls: Any) -> bool:
 _CONTENT_UNIONS = tuple(set(get_args(union)) for union in (ContentBlock, SamplingBlock))
 
 
+def _is_optional(target: Any) -> bool:
+    return (
+        get_origin(target) in {Union, types.UnionType}
+        and len(get_args(target)) == 2
+        and types.NoneType in get_args(target)
+    )
+
+
 def _is_content(target: Any) -> bool:
     if get_origin(target) not in {Union, types.UnionType}:
         return False
@@ -172,8 +180,8 @@ def _is_content(target: Any) -> bool:
 def _build(revision: Revision) -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     _register_values(converter)
-    _register_collections(converter)
     _register_classes(converter, revision)
+    _register_collections(converter)  # last: it looks up how the classes are read
     return converter
 
 
@@ -223,14 +231,31 @@ def _register_collections(converter: cattrs.Converter) -> None:
         ),
     )
 
-    def structure_content(value: Any, target: Any) -> Any:
-        tag = _object(value).get("type")
-        cls = next((cls for cls in get_args(target) if getattr(cls, KIND) == tag), None)
-        if cls is None:
-            raise TypeError("unknown content type")
-        return converter.structure(value, cls)
+    def structure_content(target: Any) -> Callable[[Any, Any], Any]:
+        kinds = {
+            getattr(cls, KIND): (converter.get_structure_hook(cls), cls) for cls in get_args(target)
+        }
 
-    converter.register_structure_hook_func(_is_content, structure_content)
+        def structure(value: Any, _: Any) -> Any:
+            tag = _object(value).get("type")
+            if type(tag) is not str or tag not in kinds:
+                raise TypeError("unknown content type")
+            plain, cls = kinds[tag]
+            return plain(value, cls)
+
+        return structure
+
+    def structure_optional(target: Any) -> Callable[[Any, Any], Any]:
+        (inner,) = set(get_args(target)) - {types.NoneType}
+        plain = converter.get_structure_hook(inner)
+
+        def structure(value: Any, _: Any) -> Any:
+            return None if value is None else plain(value, inner)
+
+        return structure
+
+    converter.register_structure_hook_factory(_is_content, structure_content)
+    converter.register_structure_hook_factory(_is_optional, structure_optional)
     blocks = list_structure_factory(SamplingBlocks, converter)
     converter.register_structure_hook_func(
         lambda t: t == SamplingBlocks,
@@ -280,7 +305,8 @@ def _register_classes(converter: cattrs.Converter, revision: Revision) -> None:
         def structure(value: Any, target: Any) -> Any:
             fields = _object(value)
             made = plain(fields, target)
-            if keeps and (extra := {k: v for k, v in fields.items() if k not in known}):
+            if keeps and not known.issuperset(fields):
+                extra = {k: v for k, v in fields.items() if k not in known}
                 made = attrs.evolve(made, extra=extra)
             return made
 
