@@ -27,6 +27,8 @@ NAMES = (
     "tools_call_memory",
     "tools_call_http",
     "cancel_latency",
+    "cancel_client",
+    "cancel_waste",
     "cancel_storm",
     "timeout_storm",
     "session_memory",
@@ -69,8 +71,8 @@ def command(
     """Run benchmarks, all of them if none is named; exits with 1 if anybody failed.
 
     Names: import_time, codec, converter, schema, tools_call_memory, tools_call_http,
-    cancel_latency, cancel_storm, timeout_storm, session_memory, listen_fanout, catalog_refresh,
-    catalog_list.
+    cancel_latency, cancel_client, cancel_waste, cancel_storm, timeout_storm, session_memory,
+    listen_fanout, catalog_refresh, catalog_list.
     """
     if html_file is not None or png_folder is not None:
         page.need_pictures()

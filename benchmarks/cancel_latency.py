@@ -1,82 +1,157 @@
 """How long does it take from giving a call up until the `finally` of its handler runs?
 
-Three ways to give up: the caller's scope in memory, `notifications/cancelled` of the handshake era
-over HTTP, and a dropped connection of the stateless era, whose answer may or may not have begun
-as a stream. Over HTTP both ends are separate processes; they share the clock of the machine. A
-handler that has not ended after two seconds counts as never.
+The same plain client for everybody, on every transport: it sends `notifications/cancelled`, or
+drops the connection. It runs on the second core, the servers on the first. "Idle" is a server that
+does nothing else. "Busy" is one with eight other calls of `add` in flight all the time, one more as
+soon as one is answered: over HTTP from wrk, on eight connections of their own; on other lines from
+the same client, on the same line, as a program does that makes many calls. A handler that has not
+ended after two seconds counts as never. What the clients of the packages make of it themselves is
+asked by `cancel_client`.
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import itertools
 import json
 import os
-import sys
+import subprocess
 import time
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import attrs
 import trio
 
 from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError
+from benchmarks.contenders import Programs, programs
 from benchmarks.findings import Finding, Waits
-from benchmarks.peers import peer_python
-from benchmarks.processes import serving
-from benchmarks.tools_call_memory import contenders
-from benchmarks.workers.results import samples
+from benchmarks.moments import Moments
+from benchmarks.servers.telling import BEGAN, ENDED
+from benchmarks.tools_call_http import ARGUMENTS, wrk
+from benchmarks.wires import EventStream, Pipes, Session, Socket, WebSocket, Wire, session
 
-HERE = Path(__file__).resolve().parent
 BLOCK = 25
-"""Cancellations of one contender before the next one has its turn."""
-GIVE_UP = 5
+"""Calls given up by one contender before the next one has its turn."""
+GIVE_UP = 3
 """Calls that never end, in a row, after which a contender is not waited for any more."""
+PATIENCE = 2.0
+"""Seconds to wait for the end of a call; then it counts as never ended."""
+OTHERS = 8
+"""Calls in flight beside the one that is given up, where the server is busy."""
+WARM_UP = 2
+SECONDS, QUICK_SECONDS = 12.0, 3.0
+"""For one contender and one way, at most."""
+QUICK = 10
+"""Calls, if it only has to run."""
+LONG = 600
+"""Seconds that other calls would go on, longer than anybody is measured."""
+
+GiveUp = Callable[[str], "float | None"]
+"""Makes a call of a name and gives it up: seconds until its end, None for never."""
 
 
-@attrs.define
-class Contender:
+@attrs.define(kw_only=True)
+class Rival(abc.ABC):
     """One server under one way of giving up."""
 
     name: str
-    url: str
-    revision: str
-    talk: bool
-    """Whether the answer has begun as a stream before the call is given up."""
+    moments: Moments
+    others: int
+    """Calls that run beside the one given up."""
+    seconds: float
+    """How long it is measured for at most."""
     taken: list[float | None] = attrs.field(factory=list)
-    _names: itertools.count[int] = attrs.field(factory=itertools.count)
+    failure: str | None = None
+    spent: float = 0.0
+    """Seconds that it has been measured for."""
+    _names: Iterator[int] = attrs.field(factory=itertools.count)
 
     @property
     def hopeless(self) -> bool:
         """Whether waiting for it longer would only cost time."""
-        return len(self.taken) >= GIVE_UP and all(v is None for v in self.taken[-GIVE_UP:])
+        never = len(self.taken) >= GIVE_UP and all(v is None for v in self.taken[-GIVE_UP:])
+        return never or self.failure is not None
 
     def block(self, count: int, *, judged: bool = True) -> None:
-        """Give up so many calls, one after the other."""
+        """Give up so many calls, one after the other, or fewer if it has had its time by then."""
+        began = time.monotonic()
+        try:
+            with self.connected() as give_up:
+                for _ in range(count):
+                    if self.hopeless or self.spent + time.monotonic() - began > self.seconds:
+                        break
+                    name = f"held-{id(self)}-{next(self._names)}"
+                    waited = give_up(name)
+                    self.moments.forget(name)
+                    if judged:
+                        self.taken.append(waited)
+        except (WrongAnswerError, OSError, ValueError, KeyError) as error:
+            self.failure = f"{type(error).__name__}: {error}"
+        if judged:
+            self.spent += time.monotonic() - began
+
+    @abc.abstractmethod
+    def connected(self) -> contextlib.AbstractContextManager[GiveUp]:
+        """Be connected for as long as the block runs."""
+
+    def see_begun(self, name: str) -> None:
+        """Wait until a call runs."""
+        if self.moments.wait(name, BEGAN, PATIENCE) is None:
+            raise WrongAnswerError("the call never began")
+
+    def since(self, given_up: float, name: str) -> float | None:
+        """How long after it a call ended."""
+        ended = self.moments.wait(name, ENDED, PATIENCE)
+        return None if ended is None else ended - given_up
+
+
+@attrs.define(kw_only=True)
+class OverHTTP(Rival):
+    """Streamable HTTP: a notification in the handshake era, a dropped connection without one."""
+
+    url: str
+    revision: str
+    talk: bool = False
+    """Whether the answer has begun as a stream before the call is given up."""
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[GiveUp]:
         control = Line(self.url)
         try:
             dialect = control.open(self.revision)
-            for _ in range(count):
-                if not self.hopeless:
-                    seconds = self._one(control, dialect)
-                    if judged:
-                        self.taken.append(seconds)
+            with self._busy(control, dialect):
+                yield lambda name: self._one(control, dialect, name)
         finally:
             control.close()
 
-    def _one(self, control: Line, dialect: Dialect) -> float | None:
-        name = f"{self.talk}-{self.revision}-{next(self._names)}"
+    @contextlib.contextmanager
+    def _busy(self, control: Line, dialect: Dialect) -> Iterator[None]:
+        if not self.others:
+            yield
+            return
+        command = wrk(self.url, dialect, "add", connections=self.others, seconds=LONG)
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL) as process:
+            try:
+                for _ in range(2 * self.others):
+                    control.call(dialect, "add", ARGUMENTS)
+                yield
+            finally:
+                process.kill()
+
+    def _one(self, control: Line, dialect: Dialect, name: str) -> float | None:
         held = Line(self.url)
-        body = dialect.call(
-            name, "hold", {"name": name, "talk": self.talk}, token=name if self.talk else None
-        )
+        arguments = {"name": name, "port": self.moments.port, "talk": self.talk}
+        body = dialect.call(name, "hold", arguments, token=name if self.talk else None)
         held.connection.request("POST", held.path, body, dialect.headers("hold"))
         if self.talk:
             # Holds on to the response: its reader keeps the socket open.
             response = held.connection.getresponse()
-            while not response.readline().startswith(b"data:"):
-                pass
-        if not control.call(dialect, "wait_begun", {"name": name}):
-            raise WrongAnswerError(f"{self.name} never began the call")
+            while not (line := response.readline()).startswith(b"data:"):
+                if not line:
+                    raise WrongAnswerError("no stream began")
+        self.see_begun(name)
         if dialect.session is None:
             given_up = time.monotonic()
             if self.talk:
@@ -84,9 +159,9 @@ class Contender:
             held.close()
         else:
             given_up = cancel(control, dialect, name)
-        ended = control.call(dialect, "wait_ended", {"name": name})
+        taken = self.since(given_up, name)
         held.close()
-        return ended - given_up if ended else None
+        return taken
 
 
 def cancel(control: Line, dialect: Dialect, request_id: str) -> float:
@@ -104,51 +179,131 @@ def cancel(control: Line, dialect: Dialect, request_id: str) -> float:
     return given_up
 
 
-def compare(title: str, rivals: list[Contender], count: int) -> Finding:
+@attrs.define(kw_only=True)
+class OnLine(Rival):
+    """A line that carries many calls: a notification, or the end of the line."""
+
+    make: Callable[[], Wire]
+    drop: bool = False
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[GiveUp]:
+        if self.drop:
+            yield self._dropped
+            return
+        with session(self.make(), self.moments, self.others) as line:
+            yield lambda name: self._cancelled(line, name)
+
+    def _begun(self, line: Session, name: str) -> None:
+        line.call("hold", {"name": name, "port": self.moments.port, "talk": False}, name)
+        if not line.until(lambda: bool(self.moments.all(name, BEGAN)), PATIENCE):
+            raise WrongAnswerError("the call never began")
+        answered = line.answered + 2 * self.others
+        line.until(lambda: line.answered >= answered, PATIENCE)
+
+    def _cancelled(self, line: Session, name: str) -> float | None:
+        self._begun(line, name)
+        given_up = time.monotonic()
+        line.send("notifications/cancelled", {"requestId": name})
+        line.until(lambda: bool(self.moments.all(name, ENDED)), PATIENCE)
+        return self.since(given_up, name)
+
+    def _dropped(self, name: str) -> float | None:
+        with session(self.make(), self.moments, self.others) as line:
+            self._begun(line, name)
+            given_up = time.monotonic()
+        return self.since(given_up, name)
+
+
+def compare(title: str, rivals: Sequence[Rival], count: int) -> Finding:
     """Measure block by block in turn."""
     for rival in rivals:
-        rival.block(5, judged=False)
-    for _ in range(count // BLOCK):
+        rival.block(WARM_UP, judged=False)
+    for _ in range(max(1, count // BLOCK)):
         for rival in rivals:
-            rival.block(BLOCK)
+            if not rival.hopeless and rival.spent < rival.seconds:
+                rival.block(min(BLOCK, count))
     figures = {rival.name: [v and v * 1000 for v in rival.taken] for rival in rivals}
-    return Waits(title=title, figures=figures)
+    failures = {rival.name: rival.failure for rival in rivals if rival.failure is not None}
+    return Waits(title=title, figures=figures, failures=failures)
 
 
-async def in_memory(peer: Path, rounds: int, count: int) -> Finding:
-    """The caller's scope is cancelled; both ends in one process."""
-    commands = contenders(peer, "cancel")
-    figures: dict[str, list[float | None]] = {name: [] for name in commands}
-    for _ in range(rounds):
-        for name, command in commands.items():
-            figures[name] += [1000 * taken for taken in await samples(command, count)]
-    return Waits(title="Scope cancelled, in memory", figures=figures)
+def over_http(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
+    """Ways to give up over Streamable HTTP, and who takes part."""
 
+    def rivals(revision: str, names: dict[str, str], *, talk: bool = False) -> list[Rival]:
+        return [
+            OverHTTP(
+                name=name,
+                url=there.url(program),
+                revision=revision,
+                talk=talk,
+                **shared,
+            )
+            for name, program in names.items()
+        ]
 
-async def over_http(peer: Path, count: int) -> list[Finding]:
-    """A notification, or a dropped connection."""
-    official = HERE / "servers" / "official.py"
-    commands = {
-        "mcp_trio": [sys.executable, HERE / "servers" / "ours.py"],
-        "official, JSON answers": [peer, official, "uvicorn", "json"],
-        "official, SSE answers": [peer, official, "uvicorn", "sse"],
+    streams = {
+        "mcp_trio": "mcp_trio",
+        "official, SSE answers": "official, SSE",
+        "official, SSE answers, Hypercorn/Trio": "official, SSE, Hypercorn",
+        "FastMCP": "FastMCP",
+        "TypeScript": f"TypeScript {STATELESS}",
     }
-    findings: list[Finding] = []
-    async with contextlib.AsyncExitStack() as stack:
-        urls = {}
-        for name, command in commands.items():
-            program = await stack.enter_async_context(serving(["taskset", "-c", "0", *command]))
-            urls[name] = program.url
-        for title, revision, talk in (
-            ("notifications/cancelled, handshake era over HTTP", HANDSHAKE, False),
-            ("Connection dropped, stateless era over HTTP, no answer begun", STATELESS, False),
-            ("Connection dropped, stateless era over HTTP, stream begun", STATELESS, True),
-        ):
-            # A stream cannot begin where answers are JSON only.
-            names = [name for name in urls if not (talk and "JSON" in name)]
-            rivals = [Contender(name, urls[name], revision, talk) for name in names]
-            findings.append(await trio.to_thread.run_sync(compare, title, rivals, count))
-    return findings
+    silent = {
+        "mcp_trio": "mcp_trio",
+        "official, JSON answers": "official, JSON",
+        "official, SSE answers": "official, SSE",
+        "official, SSE answers, Hypercorn/Trio": "official, SSE, Hypercorn",
+        "FastMCP": "FastMCP",
+        "TypeScript": f"TypeScript {STATELESS}",
+    }
+    sessions = {
+        "mcp_trio": "mcp_trio",
+        "official, JSON answers": "official, JSON",
+        "official, SSE answers": "official, SSE",
+        "FastMCP": "FastMCP",
+        "TypeScript": f"TypeScript {HANDSHAKE}",
+    }
+    return {
+        f"notifications/cancelled, {HANDSHAKE} over HTTP": rivals(HANDSHAKE, sessions),
+        f"Connection dropped, {STATELESS} over HTTP, no answer begun": rivals(STATELESS, silent),
+        f"Connection dropped, {STATELESS} over HTTP, stream begun": rivals(
+            STATELESS, streams, talk=True
+        ),
+    }
+
+
+def on_lines(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
+    """Ways to give up on other lines, and who takes part."""
+
+    def rival(name: str, make: Callable[[], Wire], *, drop: bool = False) -> Rival:
+        return OnLine(name=name, make=make, drop=drop, **shared)
+
+    def sse(program: str) -> Callable[[], Wire]:
+        return lambda: EventStream(there.url(program).removesuffix("/mcp") + "/sse")
+
+    stdio = [
+        rival(name, lambda command=there.commands.on_stdio[name]: Pipes(command))
+        for name in there.commands.on_stdio
+    ]
+    lines = {
+        "mcp_trio, Unix socket": lambda: Socket(there.url("mcp_trio, Unix")),
+        "mcp_trio, TCP": lambda: Socket(there.url("mcp_trio, TCP")),
+        "mcp_trio, WebSocket": lambda: WebSocket(there.url("mcp_trio")),
+        "mcp_trio, HTTP+SSE": sse("mcp_trio"),
+        "official, HTTP+SSE": sse("official, HTTP+SSE"),
+        "FastMCP, HTTP+SSE": sse("FastMCP, HTTP+SSE"),
+    }
+    return {
+        f"notifications/cancelled, {HANDSHAKE} over stdio": stdio,
+        f"notifications/cancelled, {HANDSHAKE} on other lines": [
+            rival(name, make) for name, make in lines.items()
+        ],
+        f"Line dropped, {HANDSHAKE}": [
+            rival(name, make, drop=True) for name, make in lines.items()
+        ],
+    }
 
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
@@ -156,9 +311,27 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     before = os.sched_getaffinity(0)
     # The servers run on the first core; this process must not get in their way.
     os.sched_setaffinity(0, {max(before)})
+    moments = Moments()
+    findings: list[Finding] = []
     try:
-        peer = await trio.to_thread.run_sync(peer_python)
-        memory = await in_memory(peer, *((1, 50) if quick else (5, 400)))
-        return [memory, *await over_http(peer, BLOCK if quick else 1000)]
+        async with programs() as there:
+            for others, told, count in (
+                (0, "idle", QUICK if quick else 1000),
+                (OTHERS, f"busy with {OTHERS} other calls", QUICK if quick else 200),
+            ):
+                shared = {
+                    "moments": moments,
+                    "others": others,
+                    "seconds": QUICK_SECONDS if quick else SECONDS,
+                }
+                for title, rivals in (
+                    over_http(there, **shared) | on_lines(there, **shared)
+                ).items():
+                    found = await trio.to_thread.run_sync(
+                        compare, f"{title}, {told}", rivals, count
+                    )
+                    findings.append(found)
     finally:
+        moments.close()
         os.sched_setaffinity(0, before)
+    return findings

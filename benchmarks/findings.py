@@ -1,4 +1,4 @@
-"""What a benchmark has found: numbers of contenders in words of three kinds, and nothing of paper.
+"""What a benchmark has found: numbers of contenders in words of four kinds, and nothing of paper.
 
 Pure. How findings look is for `report` (text) and `page` (HTML and pictures).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -63,6 +63,8 @@ class Growth:
     """What grows."""
     figures: dict[str, list[tuple[float, float]]]
     """Sizes and costs, by what or who."""
+    rate: str = ""
+    """What comes in a second where cost is microseconds for each: a picture shows that then."""
     most: dict[str, float] = attrs.field(factory=dict[str, float])
     """The exponent that is still all right, for those that are judged."""
 
@@ -79,7 +81,24 @@ class Growth:
         ]
 
 
-Finding: TypeAlias = Rounds | Waits | Growth
+Cell: TypeAlias = float | str | None
+"""A number; in words why there is none; or None for what never came."""
+
+
+@attrs.frozen(kw_only=True)
+class Grid:
+    """One number of each contender for each of several things that may happen; less is better."""
+
+    title: str
+    unit: str
+    columns: list[str]
+    """What happens."""
+    figures: dict[str, list[Cell]]
+    """By contender, in the order of the columns."""
+    failures: dict[str, str] = attrs.field(factory=dict[str, str])
+
+
+Finding: TypeAlias = Rounds | Waits | Growth | Grid
 
 
 @attrs.frozen(kw_only=True)
@@ -121,6 +140,29 @@ class Outcome:
             "faults": self.faults,
             "findings": findings,
         }
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Outcome:
+        """What `as_json` made of one."""
+        findings = [
+            KINDS[each["kind"]](**{key: each[key] for key in each if key != "kind"})
+            for each in told["findings"]
+        ]
+        return cls(
+            name=told["name"],
+            question=told["question"],
+            findings=findings,
+            seconds=told["seconds"],
+        )
+
+
+KINDS: dict[str, Callable[..., Finding]] = {
+    "rounds": Rounds,
+    "waits": Waits,
+    "growth": Growth,
+    "grid": Grid,
+}
+"""By their name in JSON."""
 
 
 def percentile(ordered: Sequence[float], part: float) -> float:

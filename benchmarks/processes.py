@@ -26,7 +26,7 @@ START_TIMEOUT = 30.0
 STOP_TIMEOUT = 5.0
 """Seconds a program may take to stop after SIGTERM; then it is killed."""
 
-_URL = re.compile(r"https?://[^\s'\"),;]+")
+_URL = re.compile(r"(?:https?|tcp|unix)://[^\s'\"),;]+")
 
 
 class ProgramError(Exception):

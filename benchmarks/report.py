@@ -10,7 +10,7 @@ import platform
 import statistics
 from pathlib import Path
 
-from benchmarks.findings import Finding, Growth, Outcome, Rounds, Waits, percentile
+from benchmarks.findings import Cell, Finding, Grid, Growth, Outcome, Rounds, Waits, percentile
 
 PARTS = (0.5, 0.99, 0.999)
 """Of waits, that are told."""
@@ -20,12 +20,13 @@ def text_of(outcome: Outcome) -> str:
     """One benchmark as Markdown."""
     lines = [f"# {outcome.name}", "", outcome.question, ""]
     for finding in outcome.findings:
-        lines += [f"## {finding.title}", "", *_lines(finding), ""]
+        lines += [f"## {finding.title}", "", *lines_of(finding), ""]
     lines += [f"FAULT: {fault}" for fault in outcome.faults]
     return "\n".join(lines)
 
 
-def _lines(finding: Finding) -> list[str]:
+def lines_of(finding: Finding) -> list[str]:
+    """One finding as Markdown, ratios first."""
     match finding:
         case Rounds():
             return _rounds(finding)
@@ -33,6 +34,8 @@ def _lines(finding: Finding) -> list[str]:
             return _waits(finding)
         case Growth():
             return _growth(finding)
+        case Grid():
+            return _grid(finding)
 
 
 def _rounds(finding: Rounds) -> list[str]:
@@ -87,6 +90,23 @@ def _growth(finding: Growth) -> list[str]:
         power = f"{powers[name]:.2f}" if name in powers else "-"
         lines.append(f"| {name} | {' | '.join(cells)} | {power} |")
     return lines
+
+
+def _grid(finding: Grid) -> list[str]:
+    lines = [f"| {finding.unit} | {' | '.join(finding.columns)} |"]
+    lines.append("|---" * (len(finding.columns) + 1) + "|")
+    for name, cells in finding.figures.items():
+        lines.append(f"| {name} | {' | '.join(map(cell, cells))} |")
+    for name, why in finding.failures.items():
+        lines.append(f"| {name} | FAILED: {why} {'| ' * len(finding.columns)}|")
+    return lines
+
+
+def cell(value: Cell) -> str:
+    """A figure of a grid, as text."""
+    if value is None:
+        return "never"
+    return value if isinstance(value, str) else number(value)
 
 
 def number(value: float) -> str:

@@ -81,27 +81,41 @@ def prepare(contender: Contender) -> None:
         line.close()
 
 
+def wrk(
+    url: str, dialect: Dialect, tool: str, *, connections: int, seconds: int, streams: bool = False
+) -> list[str | Path]:
+    """The command that calls a tool on so many connections, over and over, from the second core."""
+    body = dialect.call(0, tool, ARGUMENTS, token=TOKEN if streams else None)
+    template = body.replace('"id": 0', '"id": %d').replace(f'"{TOKEN}"', "%d")
+    texts = [RIGHT, NEWS] if streams else [RIGHT]
+    headers = [f"{name}: {value}" for name, value in dialect.headers(tool).items()]
+    pinned = ["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
+    return [
+        *pinned,
+        "-s",
+        HERE / "load.lua",
+        url,
+        "--",
+        template,
+        str(len(texts)),
+        *texts,
+        *headers,
+    ]
+
+
 async def load(contender: Contender, connections: int, seconds: int) -> None:
     """Put one contender under load for one round."""
     if contender.dialect is None or contender.failure is not None:
         return
-    dialect, process = contender.dialect, contender.program.process
-    body = dialect.call(0, contender.tool, ARGUMENTS, token=contender.token)
-    template = body.replace('"id": 0', '"id": %d').replace(f'"{TOKEN}"', "%d")
-    texts = [RIGHT, NEWS] if contender.streams else [RIGHT]
-    headers = [f"{name}: {value}" for name, value in dialect.headers(contender.tool).items()]
-    wrk: list[str | Path] = [
-        "taskset",
-        "-c",
-        "1",
-        "wrk",
-        "-t1",
-        f"-c{connections}",
-        f"-d{seconds}s",
-        "--latency",
-    ]
-    told = [template, str(len(texts)), *texts, *headers]
-    command = [*wrk, "-s", HERE / "load.lua", contender.program.url, "--", *told]
+    process = contender.program.process
+    command = wrk(
+        contender.program.url,
+        contender.dialect,
+        contender.tool,
+        connections=connections,
+        seconds=seconds,
+        streams=contender.streams,
+    )
     if process.poll() is not None:
         contender.failure = "its program has ended"
         return
@@ -180,6 +194,7 @@ def found(title: str, contenders: list[Contender]) -> list[Finding]:
                 title=f"{title}, by connections",
                 unit="µs between two answers",
                 size="connections",
+                rate="calls a second",
                 figures=grown,
                 most={"mcp_trio": 0.1},
             )

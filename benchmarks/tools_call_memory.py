@@ -21,13 +21,13 @@ from benchmarks.workers.results import samples
 WORKERS = Path(__file__).resolve().parent / "workers"
 
 
-def contenders(peer: Path, what: str) -> dict[str, list[str | Path]]:
+def contenders(peer: Path) -> dict[str, list[str | Path]]:
     """The commands of everybody who can be measured in memory, but for the count.
 
     Each starts with ours in the era that the name says.
     """
-    ours: list[str | Path] = [sys.executable, "-m", "benchmarks.workers.memory_ours", what]
-    official: list[str | Path] = [peer, WORKERS / "memory_official.py", what]
+    ours: list[str | Path] = [sys.executable, "-m", "benchmarks.workers.memory_ours"]
+    official: list[str | Path] = [peer, WORKERS / "memory_official.py"]
     return {
         f"mcp_trio, {STATELESS}": [*ours, "{count}", STATELESS],
         f"mcp_trio, {HANDSHAKE}": [*ours, "{count}", HANDSHAKE],
@@ -38,7 +38,7 @@ def contenders(peer: Path, what: str) -> dict[str, list[str | Path]]:
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Call and call again, round by round."""
-    commands = contenders(await trio.to_thread.run_sync(peer_python), "call")
+    commands = contenders(await trio.to_thread.run_sync(peer_python))
     figures: dict[str, list[float]] = {name: [] for name in commands}
     rounds, count = (1, 300) if quick else (5, 4000)
     for _ in range(rounds):

@@ -2,37 +2,21 @@
 
 Runs in the peers' environment. Arguments: `uvicorn`, `uvicorn-fast` (uvloop and httptools),
 `hypercorn` or `stdio`; for HTTP then `json` or `sse`, the form of its answers, and the URL of
-the upstream.
+the upstream; or `http+sse` for the transport of 2024-11-05 at `/sse`.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-import time
-from collections import defaultdict
 
 import anyio
 import httpx2
 from hosting import on_hypercorn, on_uvicorn
 from mcp.server.mcpserver import Context, MCPServer
-
-PATIENCE = 2.0
-"""Seconds to wait for the end of a call; then it counts as never ended."""
+from telling import BEGAN, CHILD, ENDED, STEP, STEP_SECONDS, tell, tell_tasks_when_asked
 
 server = MCPServer("bench", log_level="ERROR")
-
-
-@functools.cache
-def began() -> defaultdict[str, anyio.Event]:
-    """The calls of `hold` that began, by name."""
-    return defaultdict(anyio.Event)
-
-
-@functools.cache
-def ended() -> defaultdict[str, anyio.Event]:
-    """The calls of `hold` whose `finally` ran, by name."""
-    return defaultdict(anyio.Event)
 
 
 upstreams: list[str] = []
@@ -43,10 +27,6 @@ upstreams: list[str] = []
 def http() -> httpx2.AsyncClient:
     """The client of the upstream; made in the event loop."""
     return httpx2.AsyncClient(base_url=upstreams[0])
-
-
-times: dict[str, float] = {}
-"""When each of them did, on the clock that all processes of the machine share."""
 
 
 @server.tool()
@@ -70,43 +50,46 @@ async def add_rest(a: int, b: int) -> int:
 
 
 @server.tool()
-async def hold(name: str, talk: bool, ctx: Context) -> str:  # noqa: FBT001 - a JSON argument
+async def hold(name: str, port: int, talk: bool, ctx: Context) -> str:  # noqa: FBT001 - JSON
     """Run until cancelled; with `talk` the answer begins as a stream."""
     if talk:
         await ctx.report_progress(1)
-    began()[name].set()
+    tell(port, name, BEGAN)
     try:
         await anyio.sleep_forever()
     finally:
-        times[name] = time.monotonic()
-        ended()[name].set()
+        tell(port, name, ENDED)
     raise AssertionError
 
 
 @server.tool()
-async def wait_begun(name: str) -> bool:
-    """Wait until a call of `hold` runs."""
-    with anyio.move_on_after(PATIENCE):
-        await began()[name].wait()
-        return True
-    return False
-
-
-@server.tool()
-async def wait_ended(name: str) -> float:
-    """Wait until a call of `hold` ended, and tell when; 0 for never."""
-    with anyio.move_on_after(PATIENCE):
-        await ended()[name].wait()
-    return times.pop(name, 0.0)
+async def work(name: str, port: int, steps: int) -> int:
+    """Work in steps of a millisecond, beside a program and a task of its own."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.run_process, CHILD)
+        tasks.start_soon(anyio.sleep_forever)
+        tell(port, name, BEGAN)
+        try:
+            for _ in range(steps):
+                await anyio.sleep(STEP_SECONDS)
+                tell(port, name, STEP)
+        finally:
+            tell(port, name, ENDED)
+        tasks.cancel_scope.cancel()
+    return steps
 
 
 def main(host: str, form: str = "json", upstream: str = "") -> None:
     """Serve until terminated, or over stdio until the input ends."""
+    tell_tasks_when_asked()
     upstreams.append(upstream)
     if host == "stdio":
         server.run("stdio")
         return
-    app = server.streamable_http_app(json_response=form == "json")
+    if form == "http+sse":
+        app = server.sse_app()
+    else:
+        app = server.streamable_http_app(json_response=form == "json")
     if host == "hypercorn":
         on_hypercorn(app)
     else:

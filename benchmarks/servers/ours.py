@@ -1,17 +1,18 @@
 """mcp_trio: the tools under measurement, and those that are compiled operations.
 
-Argument: `stdio`, or for HTTP the URL of the upstream, if there is one.
+Argument: `stdio`, `unix` or `tcp`; or for HTTP the URL of the upstream, if there is one. Over HTTP
+there is WebSocket at the same path, and HTTP+SSE at `/sse`.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-import time
-from collections import defaultdict
+import tempfile
 from pathlib import Path
 
 import trio
+from telling import BEGAN, CHILD, ENDED, STEP, STEP_SECONDS, tell, tell_tasks_when_asked
 
 import mcp_trio
 from mcp_trio import Context
@@ -21,26 +22,7 @@ from mcp_trio.runtime.compiler import Compiler
 from mcp_trio.runtime.connections import Connections
 from mcp_trio.runtime.http_sections import HttpSection
 
-PATIENCE = 2.0
-"""Seconds to wait for the end of a call; then it counts as never ended."""
-
 server = mcp_trio.MCPServer("bench", version="1.0.0")
-
-
-@functools.cache
-def began() -> defaultdict[str, trio.Event]:
-    """The calls of `hold` that began, by name."""
-    return defaultdict(trio.Event)
-
-
-@functools.cache
-def ended() -> defaultdict[str, trio.Event]:
-    """The calls of `hold` whose `finally` ran, by name."""
-    return defaultdict(trio.Event)
-
-
-times: dict[str, float] = {}
-"""When each of them did, on the clock that all processes of the machine share."""
 
 
 @server.tool
@@ -57,34 +39,33 @@ async def add_talking(a: int, b: int, ctx: Context) -> int:
 
 
 @server.tool
-async def hold(name: str, talk: bool, ctx: Context) -> str:  # noqa: FBT001 - a JSON argument
+async def hold(name: str, port: int, talk: bool, ctx: Context) -> str:  # noqa: FBT001 - JSON
     """Run until cancelled; with `talk` the answer begins as a stream."""
     if talk:
         await ctx.progress(1)
-    began()[name].set()
+    tell(port, name, BEGAN)
     try:
         await trio.sleep_forever()
     finally:
-        times[name] = time.monotonic()
-        ended()[name].set()
+        tell(port, name, ENDED)
     raise AssertionError
 
 
 @server.tool
-async def wait_begun(name: str) -> bool:
-    """Wait until a call of `hold` runs."""
-    with trio.move_on_after(PATIENCE):
-        await began()[name].wait()
-        return True
-    return False
-
-
-@server.tool
-async def wait_ended(name: str) -> float:
-    """Wait until a call of `hold` ended, and tell when; 0 for never."""
-    with trio.move_on_after(PATIENCE):
-        await ended()[name].wait()
-    return times.pop(name, 0.0)
+async def work(name: str, port: int, steps: int) -> int:
+    """Work in steps of a millisecond, beside a program and a task of its own."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.run_process, CHILD)
+        nursery.start_soon(trio.sleep_forever)
+        tell(port, name, BEGAN)
+        try:
+            for _ in range(steps):
+                await trio.sleep(STEP_SECONDS)
+                tell(port, name, STEP)
+        finally:
+            tell(port, name, ENDED)
+        nursery.cancel_scope.cancel()
+    return steps
 
 
 STATIC: dict[str, object] = {
@@ -146,10 +127,25 @@ async def over_http(upstream: str) -> None:
         print(url, file=sys.stderr, flush=True)
 
 
+async def on_lines(kind: str) -> None:
+    """Serve one message per line on a socket until terminated."""
+    async with trio.open_nursery() as nursery:
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            if kind == "unix":
+                url = await nursery.start(server.serve_unix, Path(folder) / "socket")
+            else:
+                (url,) = await nursery.start(server.serve_tcp, "127.0.0.1", 0)
+            print(url, file=sys.stderr, flush=True)
+            await trio.sleep_forever()
+
+
 def main(where: str = "") -> None:
-    """Serve over HTTP, or over stdio until the input ends."""
+    """Serve over HTTP or on sockets, or over stdio until the input ends."""
+    tell_tasks_when_asked()
     if where == "stdio":
         server.run("stdio")
+    elif where in {"unix", "tcp"}:
+        trio.run(on_lines, where)
     else:
         trio.run(over_http, where)
 

@@ -1,7 +1,8 @@
 """FastMCP with the tools of `ours`, on uvicorn as it installs it or over stdio.
 
 Runs in FastMCP's environment. Arguments: `uvicorn` or `stdio`; for HTTP then `json` or `sse`, the
-form of its answers, and the URL of the upstream. `add_openapi` is made of a description of the
+form of its answers, and the URL of the upstream; or `http+sse` for the transport of 2024-11-05 at
+`/sse`. `add_openapi` is made of a description of the
 upstream, as `add_rest` of ours is made of an operation.
 """
 
@@ -11,10 +12,12 @@ import functools
 import sys
 from typing import Any
 
+import anyio
 import httpx2
 from fastmcp import Context, FastMCP
 from fastmcp.server.providers.openapi import OpenAPIProvider
 from hosting import on_uvicorn
+from telling import BEGAN, CHILD, ENDED, STEP, STEP_SECONDS, tell, tell_tasks_when_asked
 
 server = FastMCP("bench")
 upstreams: list[str] = []
@@ -48,6 +51,36 @@ async def add_rest(a: int, b: int) -> int:
     return int(response.raise_for_status().json()["result"])
 
 
+@server.tool
+async def hold(name: str, port: int, talk: bool, ctx: Context) -> str:  # noqa: FBT001 - JSON
+    """Run until cancelled; with `talk` the answer begins as a stream."""
+    if talk:
+        await ctx.report_progress(1)
+    tell(port, name, BEGAN)
+    try:
+        await anyio.sleep_forever()
+    finally:
+        tell(port, name, ENDED)
+    raise AssertionError
+
+
+@server.tool
+async def work(name: str, port: int, steps: int) -> int:
+    """Work in steps of a millisecond, beside a program and a task of its own."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.run_process, CHILD)
+        tasks.start_soon(anyio.sleep_forever)
+        tell(port, name, BEGAN)
+        try:
+            for _ in range(steps):
+                await anyio.sleep(STEP_SECONDS)
+                tell(port, name, STEP)
+        finally:
+            tell(port, name, ENDED)
+        tasks.cancel_scope.cancel()
+    return steps
+
+
 def one_of(schema: dict[str, Any]) -> dict[str, Any]:
     """What a body of JSON is called in OpenAPI."""
     return {"content": {"application/json": {"schema": schema}}}
@@ -73,13 +106,18 @@ def described(upstream: str) -> dict[str, Any]:
 
 def main(host: str, form: str = "json", upstream: str = "") -> None:
     """Serve until terminated, or over stdio until the input ends."""
+    tell_tasks_when_asked()
     if host == "stdio":
         server.run("stdio", show_banner=False)
         return
     if upstream:
         upstreams.append(upstream)
         server.add_provider(OpenAPIProvider(described(upstream)))
-    on_uvicorn(server.http_app(path="/mcp", json_response=form == "json"))
+    if form == "http+sse":
+        app = server.http_app(path="/sse", transport="sse")
+    else:
+        app = server.http_app(path="/mcp", json_response=form == "json")
+    on_uvicorn(app)
 
 
 if __name__ == "__main__":

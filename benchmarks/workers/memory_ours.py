@@ -1,4 +1,4 @@
-"""mcp_trio in memory: `call N REVISION` times calls, `cancel N REVISION` the way to a `finally`.
+"""mcp_trio in memory: `N REVISION` times calls.
 
 Client and server talk through the real codec.
 """
@@ -18,26 +18,12 @@ from mcp_trio.wire.revisions import BY_DATE
 WARM_UP = 200
 
 server = mcp_trio.MCPServer("bench", version="1.0.0")
-moments: dict[str, trio.Event] = {}
-ended_at = [0.0]
 
 
 @server.tool
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
-
-
-@server.tool
-async def hold() -> str:
-    """Run until cancelled."""
-    moments["began"].set()
-    try:
-        await trio.sleep_forever()
-    finally:
-        ended_at[0] = time.perf_counter()
-        moments["ended"].set()
-    raise AssertionError
 
 
 async def one_call(client: MCPClient) -> float:
@@ -50,27 +36,14 @@ async def one_call(client: MCPClient) -> float:
     return took
 
 
-async def one_cancel(client: MCPClient) -> float:
-    """Time from cancelling a call to the `finally` of its handler."""
-    moments.update(began=trio.Event(), ended=trio.Event())
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(client.call_tool, "hold")
-        await moments["began"].wait()
-        cancelled = time.perf_counter()
-        nursery.cancel_scope.cancel()
-    await moments["ended"].wait()
-    return ended_at[0] - cancelled
-
-
-async def main(what: str, count: int, revision: str) -> None:
+async def main(count: int, revision: str) -> None:
     """Measure and print."""
-    measure = {"call": one_call, "cancel": one_cancel}[what]
     options = ClientOptions(revisions=(BY_DATE[revision],))
     async with MCPClient(server, options=options) as client:
         for _ in range(WARM_UP):
-            await measure(client)
-        sys.stdout.write(json.dumps([await measure(client) for _ in range(count)]))
+            await one_call(client)
+        sys.stdout.write(json.dumps([await one_call(client) for _ in range(count)]))
 
 
 if __name__ == "__main__":
-    trio.run(main, sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    trio.run(main, int(sys.argv[1]), sys.argv[2])

@@ -3,13 +3,21 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks.findings import Growth, Outcome, Rounds, Waits, exponent
+from benchmarks.calls import STATELESS
+from benchmarks.cancel_latency import OnLine
+from benchmarks.cancel_waste import CALLS, Trial
+from benchmarks.contenders import Commands, Pair
+from benchmarks.findings import Grid, Growth, Outcome, Rounds, Waits, exponent
+from benchmarks.moments import Moments
 from benchmarks.processes import ROOT
 from benchmarks.report import text_of
+from benchmarks.servers import telling
+from benchmarks.wires import Pipes
 
 
 def outcome(*findings):
@@ -69,6 +77,70 @@ def test_the_text_has_ratios_waits_that_never_came_and_failures():
     assert "| c | - | - | - | 1 | 1 |" in told
     assert "| b | FAILED: broke off | | |" in told
     assert "FAULT: b failed: broke off" in told
+
+
+def test_a_grid_tells_what_never_came_and_why_a_number_is_missing():
+    grid = Grid(
+        title="left",
+        unit="tasks",
+        columns=["cancel", "death"],
+        figures={"a": [0, "one process"], "b": [2.5, None]},
+        failures={"c": "no answer"},
+    )
+    told = text_of(outcome(grid))
+    assert "| tasks | cancel | death |" in told
+    assert "| a | 0 | one process |" in told
+    assert "| b | 2.5 | never |" in told
+    assert "FAULT: c failed: no answer" in told
+
+
+def test_numbers_that_were_written_are_read_again():
+    before = outcome(
+        Rounds(title="r", unit="u", better="more", figures={"a": [1]}, rivals=False),
+        Waits(title="w", figures={"a": [1.0, None]}, failures={"b": "no answer"}),
+        Growth(title="g", unit="u", size="s", figures={"a": [[1, 2]]}, most={"a": 1}, rate="n"),
+        Grid(title="c", unit="u", columns=["x"], figures={"a": [None]}),
+    )
+    again = Outcome.from_json(json.loads(json.dumps(before.as_json())))
+    assert again == before
+
+
+def test_what_a_handler_tells_of_is_heard_with_its_time():
+    moments = Moments()
+    telling.tell(moments.port, "a-call", telling.BEGAN, 1.5)
+    telling.tell(moments.port, "a-call", telling.ENDED)
+    now = time.monotonic()
+    assert moments.wait("a-call", telling.BEGAN, 10) == 1.5
+    assert now - 1 < moments.wait("a-call", telling.ENDED, 10) <= now
+    moments.forget("a-call")
+    assert moments.wait("a-call", telling.BEGAN, 0) is None
+    moments.close()
+
+
+def test_the_plain_client_gives_calls_up_on_a_line_while_others_run():
+    moments = Moments()
+    command = [sys.executable, ROOT / "benchmarks" / "servers" / "ours.py", "stdio"]
+    rival = OnLine(name="a", moments=moments, others=2, seconds=30, make=lambda: Pipes(command))
+    rival.block(2)
+    moments.close()
+    assert rival.failure is None
+    assert [0 < taken < 2 for taken in rival.taken] == [True, True]
+
+
+def test_what_a_client_leaves_is_counted():
+    moments = Moments()
+    here = ROOT / "benchmarks"
+    known = Commands(
+        serving={},
+        on_stdio={},
+        clients={"mcp_trio": [sys.executable, here / "workers" / "client_ours.py"]},
+    )
+    pair = Pair("mcp_trio", "memory", STATELESS)
+    left = Trial(known, pair, "cancel", moments).run("", None, fresh=True)
+    moments.close()
+    assert left.clean
+    assert len(left.seconds) == len(left.steps) == CALLS
+    assert max(left.steps) < 1000
 
 
 def test_each_benchmark_has_a_question_and_is_named_in_the_help():

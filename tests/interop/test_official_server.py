@@ -2,11 +2,14 @@
 
 import contextlib
 import functools
+import time
 
 import pytest
 import trio
 
+from benchmarks.moments import Moments
 from benchmarks.processes import ROOT, serving
+from benchmarks.servers.telling import BEGAN, ENDED
 from mcp_trio.client.client import ClientOptions, MCPClient
 from mcp_trio.wire.revisions import REVISIONS
 
@@ -41,7 +44,7 @@ async def test_tools_are_listed_and_called(peer, revisions, spoken, form):
         names = [tool.name async for tool in client.tools()]
         result = await client.call_tool("add", {"a": 2, "b": 40})
 
-    assert names == ["add", "hold", "wait_begun", "wait_ended"]
+    assert names == ["add", "add_talking", "add_rest", "hold", "work"]
     assert result.structured_content == {"result": 42}
 
 
@@ -53,16 +56,18 @@ async def test_a_cancelled_call_ends_over_there_and_its_progress_was_heard(peer,
         heard.append(value)
         told.set()
 
+    moments = Moments()
+    arguments = {"name": "held", "port": moments.port, "talk": True}
     async with connected(peer, revisions) as client:
         async with trio.open_nursery() as nursery:
             call = functools.partial(client.call_tool, on_progress=note)
-            nursery.start_soon(call, "hold", {"name": "held", "talk": True})
-            begun = await client.call_tool("wait_begun", {"name": "held"})
-            # The two answers travel on connections of their own, in any order.
+            nursery.start_soon(call, "hold", arguments)
             await told.wait()
+            begun = await trio.to_thread.run_sync(moments.wait, "held", BEGAN, 10)
+            cancelled = time.monotonic()
             nursery.cancel_scope.cancel()
-        ended = await client.call_tool("wait_ended", {"name": "held"})
+        ended = await trio.to_thread.run_sync(moments.wait, "held", ENDED, 10)
+    moments.close()
 
     assert heard == [1]
-    assert begun.structured_content == {"result": True}
-    assert ended.structured_content["result"] > 0
+    assert begun < cancelled < ended

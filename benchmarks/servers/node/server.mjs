@@ -4,8 +4,11 @@
 // sessions) or `stdio` (both eras); for HTTP then `json` or `sse`, the form of an answer with
 // news before it, and the URL of the upstream. The URL is told on standard error.
 
+import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { createSocket } from "node:dgram";
 import { createServer } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import {
   NodeStreamableHTTPServerTransport,
@@ -27,6 +30,59 @@ const answer = (result) => ({
   structuredContent: { result },
 });
 
+// What is told to whoever measures: see ../telling.py.
+const ports = new Set();
+const sender = createSocket("udp4");
+sender.unref();
+const send = (port, line) => sender.send(line, port, "127.0.0.1");
+const now = () => Number(process.hrtime.bigint()) / 1e9; // the clock of all processes
+
+function tell(port, name, what) {
+  ports.add(port);
+  send(port, `${name} ${what} ${now()}`);
+}
+
+// What keeps the loop of Node alive: there are no tasks to count.
+process.on("SIGUSR2", () => {
+  for (const port of ports) send(port, `tasks tasks ${process.getActiveResourcesInfo().length}`);
+});
+
+/** Until cancelled; with `talk` the answer begins as a stream. */
+async function hold({ name, port, talk }, ctx) {
+  if (talk) {
+    const progressToken = ctx.mcpReq._meta?.progressToken;
+    const params = { progressToken, progress: 1 };
+    await ctx.mcpReq.notify({ method: "notifications/progress", params });
+  }
+  const { promise, resolve } = Promise.withResolvers();
+  ctx.mcpReq.signal.addEventListener("abort", resolve);
+  tell(port, name, "began");
+  try {
+    await promise;
+  } finally {
+    tell(port, name, "ended");
+  }
+  return answer(0);
+}
+
+/** Steps of a millisecond, beside a program. */
+async function work({ name, port, steps }, ctx) {
+  const { signal } = ctx.mcpReq;
+  const child = spawn("sleep", ["60"], { signal });
+  child.on("error", () => undefined); // it was aborted
+  tell(port, name, "began");
+  try {
+    for (let step = 0; step < steps; step++) {
+      await sleep(1, undefined, { signal });
+      tell(port, name, "step");
+    }
+  } finally {
+    tell(port, name, "ended");
+  }
+  child.kill();
+  return answer(steps);
+}
+
 /** One server object: the SDK wants one for each request, or for each session. */
 function make() {
   const server = new McpServer({ name: "bench", version: "1.0.0" });
@@ -46,6 +102,10 @@ function make() {
     });
     return answer((await response.json()).result);
   });
+  const held = z.object({ name: z.string(), port: z.number(), talk: z.boolean() });
+  server.registerTool("hold", { description: "Hold on.", inputSchema: held, outputSchema }, hold);
+  const worked = z.object({ name: z.string(), port: z.number(), steps: z.number().int() });
+  server.registerTool("work", { description: "Work.", inputSchema: worked, outputSchema }, work);
   return server;
 }
 
