@@ -30,7 +30,7 @@ from .asgi_call import AppCall
 from .byte_pipe import READ_SIZE
 from .hypercorn_glue import Surroundings
 from .strict_lines import read_strictly
-from .whole_messages import Head, whole_answer, whole_request
+from .whole_messages import Head, plain_request, whole_answer
 from .ws_bounds import SocketMeter, bound, cut_off, let_go, overrun
 
 MAX_AHEAD = 65536
@@ -111,7 +111,9 @@ class HTTP1(H11Protocol):
         self._phase: Phase = Phase.HEAD
         self._paused = False  # h11 holds input that must wait for the answer under way
         self._ahead = 0  # bytes received while paused
-        self._whole = b""  # the request under way, if h11 has not read it
+        # What has come of the request under way, if h11 has not read it, and what of it has not.
+        self._whole: bytes | bytearray = b""
+        self._missing = 0
         self._ended = False  # nor the end of file behind it
         self._lasting = False  # nothing in the request under way speaks against another one
         self._call: AppCall | None = None  # of the stream under way
@@ -168,7 +170,7 @@ class HTTP1(H11Protocol):
     async def handle(self, event: Event) -> None:
         """Take bytes, or the news that the connection is over. Never suspends."""
         if isinstance(event, RawData):
-            if not await self._take_whole(event.data):
+            if not await self._take_plain(event.data):
                 self._ask_h11()
                 if self._paused:
                     self._ahead += len(event.data)
@@ -197,7 +199,7 @@ class HTTP1(H11Protocol):
         """
         if isinstance(self.connection, H11WSConnection):
             return AfterEOF.GONE
-        if self._whole and not writing:
+        if self._whole and not self._missing and not writing:
             self._ended = True
             await self.send(RawData(_PROCESSING))
             return AfterEOF.WATCH
@@ -233,19 +235,36 @@ class HTTP1(H11Protocol):
 
     # Input.
 
-    async def _take_whole(self, data: bytes) -> bool:
-        """Begin a request that has come in one piece; False if h11 has to read it."""
+    async def _take_plain(self, data: bytes) -> bool:
+        """Begin a plain request, or go on with its body; False if h11 has to read this."""
+        if self._missing:
+            return await self._take_more(data)
         if self.stream is not None or not isinstance(self.connection, h11.Connection):
             return False
-        if any(self.connection.trailing_data) or (found := whole_request(data)) is None:
+        if any(self.connection.trailing_data) or (found := plain_request(data)) is None:
             return False
-        head, body = found
-        if await self._begin(head):
-            self._whole = data
-            await self._pass_on(Body(stream_id=STREAM_ID, data=body))
-            await self._pass_on(EndBody(stream_id=STREAM_ID))
+        if await self._begin(found.head):
+            self._whole, self._missing = data, found.missing
+            await self._pass_body(found.body)
         self._settle()
         return True
+
+    async def _take_more(self, data: bytes) -> bool:
+        if len(data) > self._missing:
+            return False
+        if isinstance(self._whole, bytes):
+            self._whole = bytearray(self._whole)
+        self._whole += data
+        self._missing -= len(data)
+        await self._pass_body(data)
+        self._settle()
+        return True
+
+    async def _pass_body(self, body: bytes) -> None:
+        if body:
+            await self._pass_on(Body(stream_id=STREAM_ID, data=body))
+        if not self._missing:
+            await self._pass_on(EndBody(stream_id=STREAM_ID))
 
     async def _pass_on(self, event: StreamEvent) -> None:
         if self.stream is not None:
@@ -253,11 +272,12 @@ class HTTP1(H11Protocol):
 
     def _ask_h11(self) -> None:
         """Have h11 read the request under way as well, if it has not: it is needed now."""
-        data, self._whole = self._whole, b""
+        data, self._whole, self._missing = self._whole, b"", 0
         if data and isinstance(self.connection, h11.Connection):
-            self.connection.receive_data(data)
-            while not isinstance(self.connection.next_event(), h11.EndOfMessage):
-                pass
+            self.connection.receive_data(bytes(data))
+            event = self.connection.next_event()
+            while event is not h11.NEED_DATA and not isinstance(event, h11.EndOfMessage):
+                event = self.connection.next_event()
             if self._ended:
                 self.connection.receive_data(b"")
                 self.connection.next_event()
@@ -396,7 +416,7 @@ class HTTP1(H11Protocol):
         """Set the deadline that belongs to the state h11 is in now."""
         state = self.connection.their_state
         if self._whole:
-            phase = Phase.ANSWER
+            phase = Phase.BODY if self._missing else Phase.ANSWER
         elif state is h11.IDLE:
             first = not self.keep_alive_requests
             phase = Phase.HEAD if first or self.connection.trailing_data[0] else Phase.IDLE
@@ -420,6 +440,7 @@ class HTTP1(H11Protocol):
             and isinstance(connection, h11.Connection)
             and isinstance(stream, HTTPStream)
             and stream.state is ASGIHTTPState.REQUEST
+            and not self._missing
             and (self._whole or connection.states == _READ)
             and self._method not in _SPECIAL
             and not start.get("trailers")

@@ -1,11 +1,12 @@
-"""Whole messages of HTTP/1.1, read from one piece of bytes or written as one, without h11.
+"""Plain messages of HTTP/1.1, read from one piece of bytes or written as one, without h11.
 
-Most requests are a POST that comes with its body in one read, and most answers a head with a length
-and a body that is all there. For those the way through h11's events costs more than all else, and
-says nothing that is not known. Read is less than h11 reads, and as it reads it: one version, one
-`Host`, one length in digits, no coding, nothing about the connection but that it lasts, every byte
-there and none beyond. Written is what h11 would write. Whatever else a message is, wrong or only
-rare, is left to h11, and so is saying what is wrong with it. Pure: nothing here knows a connection.
+Most requests are a POST whose head comes in one read, with its body or before it, and most answers
+a head with a length and a body that is all there. For those the way through h11's events costs more
+than all else, and says nothing that is not known. Read is less than h11 reads, and as it reads it:
+one version, one `Host`, one length in digits, no coding, nothing about the connection but that it
+lasts, the whole head and nothing beyond the body. Written is what h11 would write. Whatever else a
+message is, wrong or only rare, is left to h11, and so is saying what is wrong with it. Pure:
+nothing here knows a connection.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _DOUBTFUL: Final = frozenset(
 )
 _CLOSING: Final = _DOUBTFUL | {b"connection"}
 _BODILESS: Final = frozenset({204, 205, 304})
+_LARGEST: Final = 65536
+"""Bytes of a body that may come behind its head: h11 may have to be told all of them again."""
 
 
 @attrs.frozen
@@ -55,8 +58,19 @@ class Head:
     """Digits and dot."""
 
 
-def whole_request(data: bytes) -> tuple[Head, bytes] | None:
-    """Read a request and its body; None if h11 has to.
+@attrs.frozen
+class Plain:
+    """A request that leaves no doubt."""
+
+    head: Head
+    body: bytes
+    """As much as has come."""
+    missing: int
+    """Bytes of it that have yet to come."""
+
+
+def plain_request(data: bytes) -> Plain | None:
+    """Read the head of a request, and what has come of its body; None if h11 has to.
 
     Args:
         data: all that has come of it, from its first byte on.
@@ -78,9 +92,12 @@ def whole_request(data: bytes) -> tuple[Head, bytes] | None:
             hosts += 1
         elif name in _DOUBTFUL or (name == b"connection" and value.lower() != b"keep-alive"):
             return None
-    if hosts != 1 or length != len(data) - end:
+    if hosts != 1 or length is None:
         return None
-    return Head(b"POST", head[1], headers, b"1.1"), data[end:]
+    missing = length - (len(data) - end)
+    if missing < 0 or (missing and length > _LARGEST):
+        return None
+    return Plain(Head(b"POST", head[1], headers, b"1.1"), data[end:], missing)
 
 
 def whole_answer(

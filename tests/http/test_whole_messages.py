@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_trio.http import http1
-from mcp_trio.http.whole_messages import whole_answer, whole_request
+from mcp_trio.http.whole_messages import plain_request, whole_answer
 
 from .judges import read_by_h11
 from .serving_tools import Client, connect, header, read_all, read_body, served
@@ -79,6 +79,13 @@ BODY = b'{"a":1}'
 HEAD = [b"Host: x", b"content-length: 7"]
 
 
+def assert_as_h11_reads(data):
+    """What is read at once, if anything, is what h11 reads once all of it has come."""
+    if (found := plain_request(data)) is not None:
+        told = (attrs.astuple(found.head, recurse=False), found.body + bytes(found.missing))
+        assert told == read_by_h11(data + bytes(found.missing))
+
+
 def request_of(lines, body=BODY, first=b"POST /mcp HTTP/1.1"):
     return b"".join(line + b"\r\n" for line in [first, *lines, b""]) + body
 
@@ -127,8 +134,7 @@ lines = st.sampled_from(
 )
 def test_what_is_read_at_once_is_what_h11_would_read(first, some, body):
     data = request_of(some, body, first)
-    if (found := whole_request(data)) is not None:
-        assert (attrs.astuple(found[0], recurse=False), found[1]) == read_by_h11(data)
+    assert_as_h11_reads(data)
 
 
 ODD = st.sampled_from(b"\r\n\t\x00 :,/0179aZ\x7f\xff")
@@ -142,8 +148,7 @@ def test_no_changed_byte_makes_it_read_what_h11_would_not(data):
         whole[place] = data.draw(
             st.sampled_from(b"\r\n\t\x00 :,/0179aZ\x7f\xff") | st.integers(0, 255)
         )
-    if (found := whole_request(bytes(whole))) is not None:
-        assert (attrs.astuple(found[0], recurse=False), found[1]) == read_by_h11(bytes(whole))
+    assert_as_h11_reads(bytes(whole))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +156,8 @@ def test_no_changed_byte_makes_it_read_what_h11_would_not(data):
 )
 def test_plain_requests_are_read_at_once(more):
     data = request_of([*HEAD, *more])
-    assert whole_request(data) is not None
-    assert (attrs.astuple(whole_request(data)[0], recurse=False), BODY) == read_by_h11(data)
+    assert plain_request(data) is not None
+    assert_as_h11_reads(data)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +171,7 @@ def test_plain_requests_are_read_at_once(more):
     ],
 )
 def test_a_head_that_is_meant_to_be_slow_to_read_is_not(line):
-    assert whole_request(request_of([*HEAD, line])) is None
+    assert plain_request(request_of([*HEAD, line])) is None
 
 
 # On a connection.
@@ -219,7 +224,110 @@ async def test_the_usual_request_is_answered_at_once_time_and_again(written):
     assert written == [b"0", b"1", b"2"]
 
 
+async def in_pieces(pieces, application, line=b"", **settings):
+    """What the server says to pieces of a request, each sent once it has seen the one before."""
+    async with served(application, **settings) as port, await connect(port) as stream:
+        for piece in pieces:
+            await stream.send_all(piece.replace(b"host: x", b"host: x" + line))
+            await trio.testing.wait_all_tasks_blocked(0.005)
+        await stream.send_eof()
+        return await read_all(stream)
+
+
 ONCE = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n%b\r\n%d"
+
+
+async def test_a_body_that_comes_after_its_head_is_no_reason_to_ask_h11(written):
+    async with served(app) as port, await connect(port) as stream:
+        for number in range(3):
+            await stream.send_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 6\r\n\r\n")
+            for piece in (b"a", b"bc", b"de%d" % number):
+                await trio.testing.wait_all_tasks_blocked(0.005)
+                await stream.send_all(piece)
+            answer = b""
+            while not answer.endswith(b"\r\n\r\nabcde%d" % number):
+                answer += await stream.receive_some()
+    assert written == [b"abcde0", b"abcde1", b"abcde2"]
+
+
+async def test_a_body_reaches_the_application_as_it_comes():
+    seen, more = [], trio.Event()
+
+    async def curious(scope, receive, send):
+        while (message := await receive())["more_body"]:
+            seen.append(message["body"])
+            more.set()
+        await say(send, b"ok")
+
+    async with served(curious) as port, await connect(port) as stream:
+        await stream.send_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\na")
+        await more.wait()
+        assert seen == [b"a"]
+        await stream.send_all(b"bc")
+        await stream.send_eof()
+        assert (await read_all(stream)).endswith(b"ok")
+
+
+@pytest.mark.parametrize("place", range(len(ONCE % (b"", 1)) + 1))
+async def test_wherever_two_requests_are_cut_each_is_answered(place):
+    data = ONCE % (b"", 1) + ONCE % (b"", 2)
+    told = await in_pieces([data[:place], data[place:]], app)
+    assert told.count(b"HTTP/1.1 200 ") == 2
+    assert told.index(b"\r\n\r\n1") < told.index(b"\r\n\r\n2")
+
+
+PARTLY = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n"
+
+
+@pytest.mark.parametrize("doubt", [b"", b"\r\nte: trailers"])
+@pytest.mark.parametrize(
+    ("pieces", "begins"),
+    [
+        ([PARTLY], b"HTTP/1.1 400 "),
+        ([PARTLY, b"ab"], b"HTTP/1.1 400 "),
+        ([PARTLY, b"ab", b"cde" + PARTLY], b"HTTP/1.1 200 "),
+        ([PARTLY, b"ab", b"cdef"], b"HTTP/1.1 200 "),
+        ([PARTLY + b"abcde", b"PUT"], b"HTTP/1.1 200 "),
+    ],
+)
+async def test_what_is_wrong_with_a_body_is_told_as_h11_tells_it(pieces, begins, doubt):
+    """The field in doubt has h11 read everything: the answers must be the same."""
+    told = await in_pieces(pieces, app, doubt)
+    plain = await in_pieces(pieces, app)
+    assert told.startswith(begins)
+    assert [line for line in plain.split(b"\r\n") if not line.startswith(b"date")] == [
+        line for line in told.split(b"\r\n") if not line.startswith(b"date")
+    ]
+
+
+@pytest.mark.parametrize("doubt", [b"", b"\r\nte: trailers"])
+async def test_a_body_that_never_comes_is_timed_out(doubt):
+    async with served(app, body_timeout=0.05) as port, await connect(port) as stream:
+        await stream.send_all(PARTLY.replace(b"host: x", b"host: x" + doubt) + b"ab")
+        told = await read_all(stream)
+    assert told.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in told
+
+
+async def test_an_answer_before_a_body_that_comes_in_pieces_closes_the_connection(written):
+    async def hasty(scope, receive, send):
+        await receive()
+        await say(send, b"enough")
+
+    told = await in_pieces([PARTLY, b"ab", b"cd"], hasty)
+    assert b"connection: close\r\n" in told
+    assert told.endswith(b"enough")
+    assert written == []
+
+
+async def test_a_large_body_behind_its_head_is_read_by_h11(written):
+    size = 300_000
+    async with served(app) as port, await connect(port) as stream:
+        await stream.send_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % size)
+        await stream.send_all(bytes(size))
+        await stream.send_eof()
+        told = await read_all(stream)
+    assert told.endswith(bytes(size))
 
 
 async def test_pipelined_requests_are_each_answered_at_once_until_an_end_of_file(written):
