@@ -189,6 +189,13 @@ async def page(revision: str) -> AsyncIterator[Once]:
 
 
 @contextlib.asynccontextmanager
+async def typed_page(revision: str) -> AsyncIterator[Once]:
+    """The same page, read into objects."""
+    async with in_memory(revision) as client:
+        yield lambda: client.list_tools(cache=False)
+
+
+@contextlib.asynccontextmanager
 async def cancel(revision: str) -> AsyncIterator[Once]:
     """A call that is given up at once, both sides."""
     async with in_memory(revision) as client:
@@ -210,6 +217,7 @@ PATHS: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Once]]] = {
         ("tools/call over HTTP", over_http),
         ("tools/call in memory", call),
         ("a page of tools/list in memory", page),
+        ("the same page as objects", typed_page),
         ("a call given up in memory", cancel),
     )
     for revision in (STATELESS, HANDSHAKE)

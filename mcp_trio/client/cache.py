@@ -218,7 +218,7 @@ class ResponseCache:
         public = answer.get("cacheScope") == "public"
         if not public and self._who() != ticket.who:
             return  # it may be the answer to somebody else
-        body = codec.encode_value(answer)
+        body = codec.encode_read(answer)
         if len(body) > self._options.max_bytes or self._options.max_entries < 1:
             return
         owner = None if public else ticket.who

@@ -14,7 +14,13 @@ import attrs
 
 from mcp_trio.client.outputs import Outputs
 from mcp_trio.errors import MCPError, ProtocolError
-from mcp_trio.framing.param_headers import ParamHeader, ParamHeaderError, param_headers
+from mcp_trio.framing.param_headers import (
+    KEYWORD,
+    ParamHeader,
+    ParamHeaderError,
+    param_headers,
+)
+from mcp_trio.jsonrpc import codec
 from mcp_trio.session.call import ProgressCallback, TimeLimit
 from mcp_trio.wire import JSONObject, ListToolsResult, Revision, Tool
 from mcp_trio.wire.converter import from_wire
@@ -276,15 +282,18 @@ class Listings(abc.ABC):
         except MCPError:
             self.forget(listing.method)  # or the same would come again for as long as it is fresh
             raise
-        found = (self._entry(item, listing) for item in cast("list[object]", listed))
+        entries = cast("list[object]", listed)
+        # Few tools have headers, and to look for them in each schema costs more than all the rest.
+        mirrors = listing.item is Tool and codec.may_mention(entries, KEYWORD)
+        found = (self._entry(item, listing, mirrors=mirrors) for item in entries)
         return listing.filled(page, [item for item in found if item is not None])
 
-    def _entry(self, item: object, listing: _Listing[Page, Item]) -> Item | None:
+    def _entry(self, item: object, listing: _Listing[Page, Item], *, mirrors: bool) -> Item | None:
         what = listing.item.__name__
         try:
             entry = from_wire(cast("JSONObject", item), listing.item, self.revision, where=what)
             if isinstance(entry, Tool):
-                self._note(entry)
+                self._note(entry, mirrors=mirrors)
         except (MCPError, ParamHeaderError) as error:
             known = cast("JSONObject", item) if isinstance(item, dict) else {}
             name = known.get("name") or known.get("uri")
@@ -295,11 +304,15 @@ class Listings(abc.ABC):
             return None
         return entry
 
-    def _note(self, tool: Tool) -> None:
+    def _note(self, tool: Tool, *, mirrors: bool) -> None:
         """Take note of what a call of the tool needs.
+
+        Args:
+            tool: as it was listed.
+            mirrors: whether arguments of it may be headers, too.
 
         Raises:
             ParamHeaderError: an argument cannot be the header it is said to be (N13).
         """
-        self._annotations[tool.name] = param_headers(tool.input_schema)
+        self._annotations[tool.name] = param_headers(tool.input_schema) if mirrors else ()
         self._outputs.note(tool)

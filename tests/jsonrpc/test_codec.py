@@ -430,3 +430,17 @@ def test_a_notification_is_never_answered_whatever_is_wrong_with_it(params: str)
     assert isinstance(request, Malformed)
     assert request.answer is not None
     assert (request.answer.id, request.answer.code) == (1, -32600)
+
+
+@pytest.mark.parametrize(
+    ("value", "may"),
+    [
+        ({"a": [{"word": 1}]}, True),
+        (codec.decode_value(rb'{"a": {"w\u006frd": null}}'), True),
+        (["a word in a text"], True),
+        ({"a": {"wor": "d", "b": [None, True, 10**30, "ä\n"]}}, False),
+        ({"a": object()}, True),
+    ],
+)
+def test_a_word_in_a_value_is_never_missed(value, may):
+    assert codec.may_mention(value, "word") is may
