@@ -26,12 +26,15 @@ NAMES = (
     "schema",
     "tools_call_memory",
     "tools_call_http",
+    "tools_call_stdio",
+    "client_http",
     "cancel_latency",
     "cancel_client",
     "cancel_waste",
     "cancel_storm",
     "timeout_storm",
     "session_memory",
+    "session_churn",
     "listen_fanout",
     "catalog_refresh",
     "catalog_list",
@@ -71,8 +74,8 @@ def command(
     """Run benchmarks, all of them if none is named; exits with 1 if anybody failed.
 
     Names: import_time, codec, converter, schema, tools_call_memory, tools_call_http,
-    cancel_latency, cancel_client, cancel_waste, cancel_storm, timeout_storm, session_memory,
-    listen_fanout, catalog_refresh, catalog_list.
+    tools_call_stdio, client_http, cancel_latency, cancel_client, cancel_waste, cancel_storm,
+    timeout_storm, session_memory, session_churn, listen_fanout, catalog_refresh, catalog_list.
     """
     if html_file is not None or png_folder is not None:
         page.need_pictures()

@@ -23,6 +23,9 @@ _META = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
 }
 
+INITIALIZED = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+"""Ends the handshake."""
+
 
 class WrongAnswerError(Exception):
     """A server answered something else than the truth."""
@@ -95,10 +98,7 @@ class Line:
         if result["protocolVersion"] != revision or session is None:
             raise WrongAnswerError(f"the handshake gave {result['protocolVersion']}, {session}")
         dialect = Dialect(revision=revision, session=session)
-        with self.post(
-            dialect.headers(),
-            json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        ) as response:
+        with self.post(dialect.headers(), INITIALIZED) as response:
             response.read()
         return dialect
 

@@ -7,6 +7,7 @@ prints its URL on standard error once it accepts connections. Nothing here looks
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 from collections import deque
@@ -128,6 +129,13 @@ async def _stop(process: trio.Process) -> None:
             await process.wait()
             return
         process.kill()
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time that a process has used so far."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    used = stat.rpartition(")")[2].split()[11:13]
+    return sum(int(ticks) for ticks in used) / os.sysconf("SC_CLK_TCK")
 
 
 async def output_of(command: Sequence[str | Path], *, within: float, what: str) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -28,7 +27,7 @@ import trio
 from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError
 from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import FASTMCP, peer_node, peer_python
-from benchmarks.processes import Program, ProgramError, output_of, serving
+from benchmarks.processes import Program, ProgramError, output_of, processor_seconds, serving
 
 HERE = Path(__file__).resolve().parent
 CONNECTIONS = (1, 16, 64, 256)
@@ -119,7 +118,7 @@ async def load(contender: Contender, connections: int, seconds: int) -> None:
     if process.poll() is not None:
         contender.failure = "its program has ended"
         return
-    begun = processor_seconds(process)
+    begun = processor_seconds(process.pid)
     try:
         said = await output_of(command, within=seconds + 30, what="wrk")
     except ProgramError as error:
@@ -132,17 +131,9 @@ async def load(contender: Contender, connections: int, seconds: int) -> None:
     else:
         rate = result["requests"] / result["seconds"]
         contender.rounds.setdefault(connections, []).append(rate)
-        spent = processor_seconds(process) - begun
+        spent = processor_seconds(process.pid) - begun
         if connections == USUAL:
             contender.costs.append(1e6 * spent / result["requests"])
-
-
-def processor_seconds(process: trio.Process) -> float:
-    """Processor time that a process has used so far."""
-    fields = (
-        Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    )
-    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 async def compare(contenders: list[Contender], rounds: int, seconds: int) -> None:
@@ -233,9 +224,9 @@ async def everybody() -> AsyncIterator[dict[str, Program]]:
             "fastmcp": [*fastmcp, "uvicorn", "json", upstream],
             "fastmcp, sse": [*fastmcp, "uvicorn", "sse"],
             f"typescript {STATELESS}": [*typescript, "stateless", "json", upstream],
-            f"typescript {STATELESS}, sse": [*typescript, "stateless", "sse"],
+            f"typescript {STATELESS}, sse": [*typescript, "stateless", "sse", upstream],
             f"typescript {HANDSHAKE}": [*typescript, "sessions", "json", upstream],
-            f"typescript {HANDSHAKE}, sse": [*typescript, "sessions", "sse"],
+            f"typescript {HANDSHAKE}, sse": [*typescript, "sessions", "sse", upstream],
             "asgi": [*floor, "asgi"],
             "socket": [*floor, "socket"],
         }

@@ -6,17 +6,20 @@ import sys
 import time
 
 import pytest
+import trio
 
 from benchmarks import __main__ as suite
-from benchmarks.calls import STATELESS
+from benchmarks.calls import HANDSHAKE, STATELESS, Line
 from benchmarks.cancel_latency import OnLine
 from benchmarks.cancel_waste import CALLS, Trial
 from benchmarks.contenders import Commands, Pair
 from benchmarks.findings import Grid, Growth, Outcome, Rounds, Waits, exponent
 from benchmarks.moments import Moments
-from benchmarks.processes import ROOT
+from benchmarks.processes import ROOT, serving
 from benchmarks.report import text_of
 from benchmarks.servers import telling
+from benchmarks.tools_call_http import NEWS, RIGHT
+from benchmarks.turns import turns
 from benchmarks.wires import Pipes
 
 
@@ -141,6 +144,49 @@ def test_what_a_client_leaves_is_counted():
     assert left.clean
     assert len(left.seconds) == len(left.steps) == CALLS
     assert max(left.steps) < 1000
+
+
+async def test_workers_take_turns_and_one_that_fails_does_so_for_all_rounds(tmp_path):
+    works = tmp_path / "works.py"
+    works.write_text('print(\'{"1": [100, 7], "16": [400, 5]}\')')
+    breaks = tmp_path / "breaks.py"
+    breaks.write_text("raise SystemExit('2 + 40 is 41')")
+    commands = {name: [sys.executable, file] for name, file in (("a", works), ("b", breaks))}
+    findings = await turns("calls", "client", commands, 2)
+    one, its_cost, many, many_cost = findings
+    assert one.figures == {"a": [100, 100], "b": []}
+    assert its_cost.figures["a"] == [7, 7]
+    assert many.figures["a"] == [400, 400]
+    assert many_cost.figures["a"] == [5, 5]
+    assert outcome(one).faults == ["b failed: 2 + 40 is 41"]
+
+
+@pytest.fixture
+async def ours():
+    servers = ROOT / "benchmarks" / "servers"
+    async with serving([sys.executable, servers / "floor.py", "upstream"]) as upstream:
+        async with serving([sys.executable, servers / "ours.py", upstream.url]) as program:
+            yield program.url
+
+
+@pytest.mark.parametrize("revision", [STATELESS, HANDSHAKE])
+async def test_our_server_gives_every_answer_that_is_measured(ours, revision):
+    def ask():
+        line = Line(ours)
+        dialect = line.open(revision)
+        given = [
+            line.call(dialect, name, {"a": 2, "b": 40})
+            for name in ("add", "add_static", "add_rest")
+        ]
+        body = dialect.call("last", "add_talking", {"a": 2, "b": 40}, token="told")
+        with line.post(dialect.headers("add_talking"), body) as response:
+            stream = response.read().decode()
+        line.close()
+        return given, stream
+
+    given, stream = await trio.to_thread.run_sync(ask)
+    assert given == [42, 42, 42]
+    assert stream.index(NEWS) < stream.index(RIGHT)
 
 
 def test_each_benchmark_has_a_question_and_is_named_in_the_help():

@@ -2,7 +2,8 @@
 //
 // Arguments: `stateless` (2026-07-28 over HTTP), `sessions` (the handshake, over HTTP, with
 // sessions) or `stdio` (both eras); for HTTP then `json` or `sse`, the form of an answer with
-// news before it, and the URL of the upstream. The URL is told on standard error.
+// news before it, and the URL of the upstream. The URL is told on standard error. With an upstream
+// there are no tools to give up: all that there are cost a request here.
 
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -23,6 +24,8 @@ import * as z from "zod/v4";
 const [mode, form, upstream] = process.argv.slice(2);
 const inputSchema = z.object({ a: z.number().int(), b: z.number().int() });
 const outputSchema = z.object({ result: z.number().int() });
+const heldSchema = z.object({ name: z.string(), port: z.number(), talk: z.boolean() });
+const workedSchema = z.object({ name: z.string(), port: z.number(), steps: z.number().int() });
 const description = "Add two numbers.";
 
 const answer = (result) => ({
@@ -94,18 +97,21 @@ function make() {
     await ctx.mcpReq.notify({ method: "notifications/progress", params });
     return answer(a + b);
   });
-  server.registerTool("add_rest", adds, async (given) => {
-    const response = await fetch(`${upstream}/add`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(given),
+  if (upstream) {
+    server.registerTool("add_rest", adds, async (given) => {
+      const response = await fetch(`${upstream}/add`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(given),
+      });
+      return answer((await response.json()).result);
     });
-    return answer((await response.json()).result);
-  });
-  const held = z.object({ name: z.string(), port: z.number(), talk: z.boolean() });
-  server.registerTool("hold", { description: "Hold on.", inputSchema: held, outputSchema }, hold);
-  const worked = z.object({ name: z.string(), port: z.number(), steps: z.number().int() });
-  server.registerTool("work", { description: "Work.", inputSchema: worked, outputSchema }, work);
+  } else {
+    const held = { description: "Hold on.", inputSchema: heldSchema, outputSchema };
+    server.registerTool("hold", held, hold);
+    const worked = { description: "Work.", inputSchema: workedSchema, outputSchema };
+    server.registerTool("work", worked, work);
+  }
   return server;
 }
 
