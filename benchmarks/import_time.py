@@ -1,4 +1,4 @@
-"""What does starting cost: processor time of the imports alone?
+"""What does starting cost: processor time of the imports, and of so many tools?
 
 Processes take turns, each a fresh interpreter that measures itself, so neither the start of Python
 nor what else the machine does is part of it. The first round is not counted: it writes byte code.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from benchmarks.findings import Finding, Rounds
+from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import peer_python
 from benchmarks.processes import output_of
 
@@ -21,6 +21,19 @@ began = time.process_time()
 {what}
 print(time.process_time() - began)
 """
+TOOLS = """
+import time
+{server}
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+began = time.process_time()
+for number in range({size}):
+    server.add_tool(add, name=f"add_{{number}}")
+print(time.process_time() - began)
+"""
+OURS = "import mcp_trio; server = mcp_trio.MCPServer('bench', version='1')"
+OFFICIAL = "from mcp.server.mcpserver import MCPServer; server = MCPServer('bench')"
 TIMEOUT = 60.0
 """Seconds one process may take."""
 
@@ -40,9 +53,30 @@ def contenders(peer: Path) -> dict[str, list[str | Path]]:
     }
 
 
+async def tools(peer: Path, sizes: tuple[int, ...]) -> Growth:
+    """Define growing numbers of tools."""
+    figures: dict[str, list[tuple[float, float]]] = {"mcp_trio": [], "official": []}
+    for size in sizes:
+        for name, python, server in (
+            ("mcp_trio", sys.executable, OURS),
+            ("official", str(peer), OFFICIAL),
+        ):
+            command = [python, "-c", TOOLS.format(server=server, size=size)]
+            said = await output_of(command, within=TIMEOUT, what=name)
+            figures[name].append((size, 1000 * float(said)))
+    return Growth(
+        title="Tools that are defined, processor time",
+        unit="ms",
+        size="tools",
+        figures=figures,
+        most={"mcp_trio": 1.1},
+    )
+
+
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Start everybody round by round."""
-    commands = contenders(await trio.to_thread.run_sync(peer_python))
+    peer = await trio.to_thread.run_sync(peer_python)
+    commands = contenders(peer)
     figures: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(2 if quick else 16):
         for name, command in commands.items():
@@ -50,4 +84,7 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
             if number:
                 figures[name].append(1000 * float(said))
     title = "Imports, processor time"
-    return [Rounds(title=title, unit="ms", better="less", figures=figures)]
+    return [
+        Rounds(title=title, unit="ms", better="less", figures=figures),
+        await tools(peer, (10, 100, 1_000)),
+    ]

@@ -2,7 +2,9 @@
 
 Ours goes through the real codec in both eras. The official SDK's client has two ways in memory: a
 stream transport with messages, and a direct path that hands Python objects over unencoded; both
-are shown, on asyncio, its default. Rounds are interleaved, each in a fresh process.
+are shown, on asyncio, its default, and on Trio, where it has to run within a Trio application.
+Rounds are interleaved, each in a fresh process. Last, what a call costs with what the server has
+and with what is handed over: ours alone.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 import trio
 
 from benchmarks.calls import HANDSHAKE, STATELESS
-from benchmarks.findings import Finding, Rounds
+from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import peer_python
 from benchmarks.workers.results import samples
 
@@ -32,8 +34,34 @@ def contenders(peer: Path) -> dict[str, list[str | Path]]:
         f"mcp_trio, {STATELESS}": [*ours, "{count}", STATELESS],
         f"mcp_trio, {HANDSHAKE}": [*ours, "{count}", HANDSHAKE],
         "official, streams": [*official, "{count}", "legacy", "asyncio"],
+        "official, streams, on Trio": [*official, "{count}", "legacy", "trio"],
         "official, direct (no messages)": [*official, "{count}", "auto", "asyncio"],
+        "official, direct, on Trio": [*official, "{count}", "auto", "trio"],
     }
+
+
+async def grown(title: str, size: str, sizes: tuple[int, ...], most: float, place: int) -> Growth:
+    """Call with growing sizes.
+
+    Args:
+        title: of the finding.
+        size: what grows.
+        sizes: of it.
+        most: power with which the cost may grow.
+        place: of the size among the arguments of the worker.
+    """
+    figures: dict[str, list[tuple[float, float]]] = {}
+    for revision in (STATELESS, HANDSHAKE):
+        points = figures[f"mcp_trio, {revision}"] = []
+        for number in sizes:
+            more = ["0", "0"]
+            more[place] = str(number)
+            command: list[str | Path] = [sys.executable, "-m", "benchmarks.workers.memory_ours"]
+            taken = await samples([*command, "{count}", revision, *more], 500)
+            points.append((number, 1e6 * statistics.median(taken)))
+    return Growth(
+        title=title, unit="µs a call", size=size, figures=figures, most=dict.fromkeys(figures, most)
+    )
 
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
@@ -46,4 +74,10 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
             taken = await samples(command, count)
             figures[name].append(1e6 * statistics.mean(taken))
     title = "tools/call in memory, one after the other"
-    return [Rounds(title=title, unit="µs a call", better="less", figures=figures)]
+    tools = (10, 100, 1_000) if quick else (10, 1_000, 10_000)
+    characters = (10, 1_000, 10_000) if quick else (10, 1_000, 100_000)
+    return [
+        Rounds(title=title, unit="µs a call", better="less", figures=figures),
+        await grown("A call, by tools of the server", "tools", tools, 0.1, 0),
+        await grown("A call, by the text it hands over", "characters", characters, 1.1, 1),
+    ]

@@ -1,6 +1,7 @@
-"""mcp_trio in memory: `N REVISION` times calls.
+"""mcp_trio in memory: `N REVISION [TOOLS [LENGTH]]` times calls.
 
-Client and server talk through the real codec.
+Client and server talk through the real codec. The server has so many tools more than the one that
+is called, and the text that is handed over so many characters.
 """
 
 from __future__ import annotations
@@ -26,24 +27,36 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-async def one_call(client: MCPClient) -> float:
+@server.tool
+async def echo(text: str) -> str:
+    """Give a text back."""
+    return text
+
+
+async def one_call(client: MCPClient, text: str) -> float:
     """Time one call, and see that the answer is right."""
+    name, arguments, right = "add", {"a": 2, "b": 40}, {"result": 42}
+    if text:
+        name, arguments, right = "echo", {"text": text}, {"result": text}
     begun = time.perf_counter()
-    result = await client.call_tool("add", {"a": 2, "b": 40})
+    result = await client.call_tool(name, arguments)
     took = time.perf_counter() - begun
-    if result.structured_content != {"result": 42}:
+    if result.structured_content != right:
         raise AssertionError(result)
     return took
 
 
-async def main(count: int, revision: str) -> None:
+async def main(count: int, revision: str, more: int, length: int) -> None:
     """Measure and print."""
+    for number in range(more):
+        server.add_tool(add, name=f"add_{number}")
+    text = length * "x"
     options = ClientOptions(revisions=(BY_DATE[revision],))
     async with MCPClient(server, options=options) as client:
         for _ in range(WARM_UP):
-            await one_call(client)
-        sys.stdout.write(json.dumps([await one_call(client) for _ in range(count)]))
+            await one_call(client, text)
+        sys.stdout.write(json.dumps([await one_call(client, text) for _ in range(count)]))
 
 
 if __name__ == "__main__":
-    trio.run(main, int(sys.argv[1]), sys.argv[2])
+    trio.run(main, int(sys.argv[1]), sys.argv[2], *map(int, [*sys.argv[3:], 0, 0][:2]))
