@@ -401,6 +401,8 @@ async def test_one_address_has_so_many_requests_relayed_at_once(tmp_path):
 
         async with client.stream:
             kept = [await ask(end=False) for _ in range(2)]
+            # Those who come together are let in by lot.
+            await trio.testing.wait_all_tasks_blocked(0.01)
             assert (await client.read(await ask(body=b"{}")))[0] == "503"
             for stream_id in kept:
                 client.h2.send_data(stream_id, b"{}", end_stream=True)
