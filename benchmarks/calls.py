@@ -72,6 +72,12 @@ class Dialect:
             params["_meta"] = meta
         return json.dumps({"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params})
 
+    def cancel(self, id_: int | str) -> str:
+        """The body that takes a call back."""
+        params = {"requestId": id_}
+        message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        return json.dumps(message)
+
 
 class Line:
     """One connection to a server, used by one thread. Not reused after an error."""

@@ -9,6 +9,7 @@ printed beside those that are kept; `--write` keeps them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import platform
 import socket
@@ -32,6 +33,8 @@ KEPT = Path(__file__).with_suffix(".json")
 VERSION = ".".join(platform.python_version_tuple()[:2])
 """Of the interpreter: each has instructions of its own."""
 WARM_UP, ROUNDS = 30, 7
+SETTLING = 0.002
+"""Seconds of silence after which nothing of an earlier request goes on."""
 OURS = str(Path(mcp_trio.__file__).parent)
 Once = Callable[[], Awaitable[object]]
 
@@ -71,19 +74,31 @@ class Tracer:
         return self._of_others
 
 
-async def counted(once: Once) -> Steps:
+@attrs.frozen
+class Way:
+    """One path, ready to be gone."""
+
+    once: Once
+    """What is counted, until it ends or turns tracing off."""
+    before: Once = trio.lowlevel.checkpoint
+    """What each round needs, and is not counted."""
+
+
+async def counted(way: Way) -> Steps:
     """Run a path until it is warm, and then count it: the least of some rounds.
 
     More than the least is the loop of Trio, which looks once more now and then.
     """
     for _ in range(WARM_UP):
-        await once()
+        await way.before()
+        await way.once()
     found: list[Steps] = []
     for _ in range(ROUNDS):
+        await way.before()
         tracer = Tracer()
         sys.settrace(tracer)
         try:
-            await once()
+            await way.once()
         finally:
             sys.settrace(None)
         found.append(Steps(tracer.ours, tracer.ours + tracer.others))
@@ -110,7 +125,7 @@ def bench_server() -> mcp_trio.MCPServer:
 # The paths.
 
 
-def over_http(revision: str) -> contextlib.AbstractAsyncContextManager[Once]:
+def over_http(revision: str) -> contextlib.AbstractAsyncContextManager[Way]:
     """`tools/call` over HTTP."""
     return asking(
         revision,
@@ -119,7 +134,7 @@ def over_http(revision: str) -> contextlib.AbstractAsyncContextManager[Once]:
     )
 
 
-def opening(revision: str) -> contextlib.AbstractAsyncContextManager[Once]:
+def opening(revision: str) -> contextlib.AbstractAsyncContextManager[Way]:
     """A session opened over HTTP, beside those that were opened before."""
     plain = Dialect(revision=revision)
     return asking(revision, lambda _: (plain.headers(), plain.hello()), b'"serverInfo"')
@@ -128,7 +143,7 @@ def opening(revision: str) -> contextlib.AbstractAsyncContextManager[Once]:
 @contextlib.asynccontextmanager
 async def asking(
     revision: str, request_of: Callable[[Dialect], tuple[dict[str, str], str]], answered: bytes
-) -> AsyncIterator[Once]:
+) -> AsyncIterator[Way]:
     """A request over HTTP, from a plain socket in the same process.
 
     Args:
@@ -138,14 +153,9 @@ async def asking(
     """
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(bench_server().serve_http, "127.0.0.1", 0)
-        place = urlsplit(url)
-        sent, text = request_of(await trio.to_thread.run_sync(_opened, url, revision))
-        body = text.encode()
-        fields = {**sent, "Host": place.netloc, "Content-Length": str(len(body))}
-        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        request = f"POST {place.path} HTTP/1.1\r\n{head}\r\n".encode() + body
-        with socket.create_connection((str(place.hostname), place.port or 0)) as client:
-            client.setblocking(False)
+        dialect = await trio.to_thread.run_sync(_opened, url, revision)
+        request = post(url, *request_of(dialect))
+        with connected(url) as client:
 
             async def once() -> None:
                 client.send(request)
@@ -154,8 +164,24 @@ async def asking(
                     await trio.lowlevel.wait_readable(client)
                     answer += client.recv(65536)
 
-            yield once
+            yield Way(once)
         nursery.cancel_scope.cancel()
+
+
+def post(url: str, sent: dict[str, str], text: str) -> bytes:
+    """A request on the wire."""
+    place, body = urlsplit(url), text.encode()
+    fields = {**sent, "Host": place.netloc, "Content-Length": str(len(body))}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"POST {place.path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def connected(url: str) -> socket.socket:
+    """A socket that never blocks."""
+    place = urlsplit(url)
+    client = socket.create_connection((str(place.hostname), place.port or 0))
+    client.setblocking(False)
+    return client
 
 
 def _opened(url: str, revision: str) -> Dialect:
@@ -167,6 +193,60 @@ def _opened(url: str, revision: str) -> Dialect:
 
 
 @contextlib.asynccontextmanager
+async def given_up(revision: str, *, talk: bool = False) -> AsyncIterator[Way]:
+    """A call over HTTP until its `finally`: from its notification, or the end of its connection.
+
+    Args:
+        revision: tells which of both.
+        talk: whether the answer has begun as a stream.
+    """
+    server, begun, ended = bench_server(), trio.Event(), trio.Event()
+
+    @server.tool
+    async def held(ctx: mcp_trio.Context) -> None:
+        if talk:
+            await ctx.progress(1)
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            sys.settrace(None)
+            ended.set()
+
+    ids = itertools.count(1)
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(server.serve_http, "127.0.0.1", 0)
+        dialect = await trio.to_thread.run_sync(_opened, url, revision)
+        with connected(url) as control, contextlib.ExitStack() as clients:
+            note = b""
+
+            async def before() -> None:
+                nonlocal begun, ended, note
+                clients.close()
+                id_, begun, ended = next(ids), trio.Event(), trio.Event()
+                token = f"token-{id_}" if talk else None
+                call = dialect.call(id_, "held", {}, token=token)
+                client = clients.enter_context(connected(url))
+                client.send(post(url, dialect.headers("held"), call))
+                note = post(url, dialect.headers(), dialect.cancel(id_))
+                await begun.wait()
+                await trio.testing.wait_all_tasks_blocked(SETTLING)
+                for each in (control, client):
+                    with contextlib.suppress(BlockingIOError):
+                        each.recv(65536)
+
+            async def once() -> None:
+                if revision == STATELESS:
+                    clients.close()
+                else:
+                    control.send(note)
+                await ended.wait()
+
+            yield Way(once, before)
+        nursery.cancel_scope.cancel()
+
+
+@contextlib.asynccontextmanager
 async def in_memory(revision: str) -> AsyncIterator[mcp_trio.MCPClient]:
     """A client of a server in the same process."""
     options = mcp_trio.ClientOptions(revisions=(BY_DATE[revision],))
@@ -175,28 +255,28 @@ async def in_memory(revision: str) -> AsyncIterator[mcp_trio.MCPClient]:
 
 
 @contextlib.asynccontextmanager
-async def call(revision: str) -> AsyncIterator[Once]:
+async def call(revision: str) -> AsyncIterator[Way]:
     """`tools/call` in memory, both sides."""
     async with in_memory(revision) as client:
-        yield lambda: client.call_tool("add", {"a": 2, "b": 40})
+        yield Way(lambda: client.call_tool("add", {"a": 2, "b": 40}))
 
 
 @contextlib.asynccontextmanager
-async def page(revision: str) -> AsyncIterator[Once]:
+async def page(revision: str) -> AsyncIterator[Way]:
     """One page of two hundred of a thousand tools, both sides."""
     async with in_memory(revision) as client:
-        yield lambda: client.call("tools/list", cache=False)
+        yield Way(lambda: client.call("tools/list", cache=False))
 
 
 @contextlib.asynccontextmanager
-async def typed_page(revision: str) -> AsyncIterator[Once]:
+async def typed_page(revision: str) -> AsyncIterator[Way]:
     """The same page, read into objects."""
     async with in_memory(revision) as client:
-        yield lambda: client.list_tools(cache=False)
+        yield Way(lambda: client.list_tools(cache=False))
 
 
 @contextlib.asynccontextmanager
-async def cancel(revision: str) -> AsyncIterator[Once]:
+async def cancel(revision: str) -> AsyncIterator[Way]:
     """A call that is given up at once, both sides."""
     async with in_memory(revision) as client:
 
@@ -208,10 +288,10 @@ async def cancel(revision: str) -> AsyncIterator[Once]:
                     scope.cancel()
             await trio.testing.wait_all_tasks_blocked()
 
-        yield once
+        yield Way(once)
 
 
-PATHS: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Once]]] = {
+PATHS: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Way]]] = {
     f"{name}, {revision}": lambda make=make, revision=revision: make(revision)
     for name, make in (
         ("tools/call over HTTP", over_http),
@@ -221,14 +301,21 @@ PATHS: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Once]]] = {
         ("a call given up in memory", cancel),
     )
     for revision in (STATELESS, HANDSHAKE)
-} | {f"a session opened over HTTP, {HANDSHAKE}": lambda: opening(HANDSHAKE)}
+} | {
+    f"a session opened over HTTP, {HANDSHAKE}": lambda: opening(HANDSHAKE),
+    f"a call cancelled over HTTP until its end, {HANDSHAKE}": lambda: given_up(HANDSHAKE),
+    f"a call dropped over HTTP until its end, {STATELESS}": lambda: given_up(STATELESS),
+    f"a stream dropped over HTTP until its end, {STATELESS}": lambda: given_up(
+        STATELESS, talk=True
+    ),
+}
 """By name."""
 
 
 async def measure(name: str) -> Steps:
     """Count one path."""
-    async with PATHS[name]() as once:
-        return await counted(once)
+    async with PATHS[name]() as way:
+        return await counted(way)
 
 
 def kept() -> dict[str, Steps]:

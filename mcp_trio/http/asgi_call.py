@@ -116,8 +116,8 @@ class ConnectionHandle:
             callback()
 
 
-async def _ended(message: object) -> None:
-    """Drop what is sent for a call that has ended."""
+async def unheard(message: object) -> None:
+    """Drop what is said for a call, or a connection, that is over."""
 
 
 class AppCall:
@@ -160,6 +160,7 @@ class AppCall:
         self._inbox: deque[tuple[Message, int]] = deque()  # messages and their sizes
         self._unread = 0  # the sum of those sizes
         self._goodbye: Message | None = None  # what `receive` says for ever after the inbox
+        self._left = False  # `lose_peer` has been called
         self._arrival: trio.Event | None = None  # exists while someone waits in `receive`
         self._shared = limit is not None
         self._limit = limit or trio.CancelScope()
@@ -237,6 +238,9 @@ class AppCall:
 
         Idempotent. Runs the `ConnectionHandle` callback, unless the response is complete.
         """
+        if self._left:
+            return
+        self._left = True
         if self._goodbye is None:
             if self._scope["type"] == "websocket":
                 self._goodbye = {"type": "websocket.disconnect", "code": 1006}
@@ -266,7 +270,7 @@ class AppCall:
         finally:
             self._link.end_call(self)
             # The stream refers to its call: without this both would be left to the collector.
-            self._respond = _ended
+            self._respond = unheard
 
     async def _run_limited(self, app: ASGIApp) -> None:
         ended = False

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import trio
 
-from .half_close import CAN_WATCH, wait_hangup
+from .half_close import CAN_WATCH, hung_up, wait_hangup
 
 READ_SIZE = 65536
 WRITE_SLICE = 65536
@@ -51,7 +51,7 @@ class Pipe(Protocol):
     """What the connection loop needs of a byte stream."""
 
     probeable: bool
-    """Whether `wait_hangup` can tell a closed peer from a half-closed one."""
+    """Whether `hung_up` and `wait_hangup` can tell a closed peer from a half-closed one."""
 
     def send_nowait(self, data: bytes) -> int:
         """Give the kernel what it takes at once; return how many bytes that was, often 0.
@@ -78,6 +78,10 @@ class Pipe(Protocol):
         Raises:
             trio.BrokenResourceError: the peer is gone, or the pipe was closed meanwhile.
         """
+        ...
+
+    def hung_up(self) -> bool:
+        """Whether the peer has reset the connection; False if that cannot be seen."""
         ...
 
     async def wait_hangup(self) -> None:
@@ -144,6 +148,10 @@ class SocketPipe:
             except (OSError, trio.ClosedResourceError) as error:
                 raise trio.BrokenResourceError(_GONE) from error
 
+    def hung_up(self) -> bool:
+        """See `Pipe`."""
+        return CAN_WATCH and hung_up(self._socket.fileno())
+
     async def wait_hangup(self) -> None:
         """See `Pipe`."""
         if not CAN_WATCH:  # pragma: no cover - decided by the platform
@@ -198,6 +206,10 @@ class StreamPipe:
             return bytes(await self._stream.receive_some(most))
         except trio.ClosedResourceError as error:
             raise trio.BrokenResourceError(_GONE) from error
+
+    def hung_up(self) -> bool:
+        """See `Pipe`."""
+        return False
 
     async def wait_hangup(self) -> None:
         """See `Pipe`."""

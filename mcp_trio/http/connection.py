@@ -30,6 +30,7 @@ from .proxy_protocol import ProxyHeaderError
 from .refusals import refusing
 from .serving_settings import ServingSettings
 from .tls import UnfitCertificateError
+from .turns import others_first
 
 JOIN_BYTES = 65536
 """What is joined into one write at most; bigger pieces are written alone and not copied."""
@@ -76,7 +77,7 @@ class Connection:
         self._peer = parts.doorway.look(stream)
         self._place: str | None = None  # what this connection counts as, once it counts
         self._nursery: trio.Nursery
-        self._reader: trio.lowlevel.Task
+        self._reader: trio.lowlevel.Task | None = None
         self._read_scope = trio.CancelScope()  # the reader's latest wait
         self._woken = False  # the reader should look again before it waits
         self._calls: set[AppCall] = set()
@@ -110,12 +111,17 @@ class Connection:
                     if await self._arrive():
                         await self._protocol.initiate()
                         await self._read_until_closing()
-                        await self._lose_calls()
+                        self._lose_calls()
+                        if self._calls:
+                            await others_first()
+                        await self._protocol.handle(Closed())
                         await self._linger()
                 finally:
                     await self._release()
         except* Exception as fault:  # noqa: BLE001 - one connection must not end the service
             LOGGER.error("connection with %s failed", self.client, exc_info=fault)
+        finally:
+            self._protocol.part()
 
     def drain(self) -> None:
         """Close as soon as no request is under way; `WorkerContext.draining` is set already."""
@@ -167,13 +173,12 @@ class Connection:
             self._protocol = HTTP2(self._surroundings())
         return True
 
-    async def _lose_calls(self) -> None:
-        """Tell every call that is left, and the protocol, that the connection is over."""
+    def _lose_calls(self) -> None:
+        """Tell every call that is left that the connection is over."""
         with ExitStack() as every:
             # The stack runs the other callbacks also when one of them raises.
             for call in self._calls:
                 every.callback(call.lose_peer)
-        await self._protocol.handle(Closed())
 
     async def _linger(self) -> None:
         """Let the peer read our last words: closing over unread bytes would destroy them."""
@@ -192,7 +197,8 @@ class Connection:
         """End what is left; called cancelled, it does not wait."""
         try:
             # On the usual way out they know already; after a fault or a cancel they do not.
-            await self._lose_calls()
+            self._lose_calls()
+            await self._protocol.handle(Closed())
         finally:
             self._parts.doorway.crowd.leave(self._place)
             self.broken |= self._protocol.cut_short
@@ -266,13 +272,17 @@ class Connection:
             await self._protocol.handle(RawData(preface.data))
 
     async def _take_eof(self) -> None:
-        """Decide what the peer's end of file means. A probe, if any, leaves with the next flush."""
+        """Decide what the peer's end of file means, by its answer to a probe if that is at hand."""
         self.half_closed = True
         meaning = await self._protocol.end_of_input(writing=self._write_lock.locked())
         if meaning is AfterEOF.CLOSE:
             self._closing = True
         elif meaning is AfterEOF.GONE or not self._pipe.probeable:
             self._break()
+        else:
+            await self.flush()
+            if not self.broken and self._pipe.hung_up():
+                self._break()
 
     def in_reader(self) -> bool:
         """Whether the running task is this connection's reader."""
@@ -281,7 +291,8 @@ class Connection:
     def wake_reader(self) -> None:
         """Make the reader look again at what it waits for. Cheap, idempotent, from any task."""
         self._woken = True
-        self._read_scope.cancel()
+        if not self.in_reader():
+            self._read_scope.cancel()
 
     # Writing.
 

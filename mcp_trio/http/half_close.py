@@ -2,9 +2,10 @@
 
 A FIN says only that the peer will not write any more: ``shutdown(SHUT_WR)`` and ``close()`` look
 the same on our read side. They differ when *we* write: a closed peer answers with RST, a
-half-closed one does not. The connection writes the probe; this module waits for the RST, without
-polling and without reading: an epoll set in which the socket is registered for no event reports
-only ``EPOLLHUP`` and ``EPOLLERR``, and an epoll set is itself a descriptor Trio can wait for.
+half-closed one does not. The connection writes the probe; this module looks for the RST, or waits
+for it, without polling and without reading: an epoll set in which the socket is registered for no
+event reports only ``EPOLLHUP`` and ``EPOLLERR``, and an epoll set is itself a descriptor Trio can
+wait for.
 
 Nothing here knows HTTP.
 """
@@ -16,6 +17,16 @@ import trio
 
 CAN_WATCH = sys.platform == "linux"
 """Whether this platform has the epoll set that `wait_hangup` needs."""
+
+
+def hung_up(fileno: int) -> bool:
+    """Whether the socket ``fileno`` is reset, or shut down in both directions.
+
+    A peer on the same machine has answered a probe by the time the write of it returns.
+    """
+    watch = select.poll()
+    watch.register(fileno, 0)
+    return bool(watch.poll(0))
 
 
 async def wait_hangup(fileno: int) -> None:
@@ -33,7 +44,4 @@ async def wait_hangup(fileno: int) -> None:
         return
     with select.epoll() as watch:
         watch.register(fileno, 0)
-        if watch.poll(0):  # the usual case on the same machine, where the probe is answered at once
-            await trio.lowlevel.checkpoint()
-            return
         await trio.lowlevel.wait_readable(watch.fileno())

@@ -26,7 +26,7 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import H11SendableEvent
 
-from .asgi_call import AppCall
+from .asgi_call import AppCall, unheard
 from .byte_pipe import READ_SIZE
 from .hypercorn_glue import Surroundings
 from .strict_lines import read_strictly
@@ -232,6 +232,11 @@ class HTTP1(H11Protocol):
 
     async def goodbye(self) -> None:
         """HTTP/1.1 has no farewell for an idle connection."""
+
+    def part(self) -> None:
+        """Let go of the connection, which is over: else both are left to the garbage collector."""
+        self.send = unheard
+        del self.task_group, self._refused
 
     # Input.
 

@@ -38,7 +38,7 @@ from priority.priority import DeadlockError, MissingStreamError, PriorityTree
 
 from mcp_trio.framing.headers import TCHARS
 
-from .asgi_call import LOGGER, AppCall
+from .asgi_call import LOGGER, AppCall, unheard
 from .byte_pipe import READ_SIZE, Stall
 from .http1 import AfterEOF, readable_handshake
 from .http2_floods import FrameMeter
@@ -234,6 +234,11 @@ class HTTP2(H2Protocol):
         with suppress(h2.exceptions.ProtocolError):
             self.connection.close_connection()
         await self._flush()
+
+    def part(self) -> None:
+        """Let go of the connection, which is over: else both are left to the garbage collector."""
+        self.send = unheard
+        del self.task_group, self._around
 
     async def _calm(self, excess: str) -> None:
         """End the connection: the peer goes beyond what it may."""

@@ -22,6 +22,7 @@ from mcp_trio.http.requests import HTTPRequest
 from mcp_trio.http.responses import Header, Responder, Send, refuse, respond
 from mcp_trio.http.session_streams import PRIMER, STANDALONE, Stream
 from mcp_trio.http.sessions import HTTPSession, SessionTable
+from mcp_trio.http.turns import others_first
 from mcp_trio.jsonrpc.messages import Batch, Malformed, Message, Request
 from mcp_trio.session.places import Place, SessionLoad
 from mcp_trio.wire.revisions import BY_DATE, Revision
@@ -127,6 +128,7 @@ async def post(
     if not requests and not unreadable:
         session.dispatcher.feed(Envelope(message, None, http.headers, http.principal))
         session.touch()
+        await others_first()  # a call that was cancelled does not wait for the receipt
         await respond(send, 202, headers=cors)
         return
     if not requests:

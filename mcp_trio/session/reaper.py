@@ -78,7 +78,8 @@ class Reaper:
         self._by_number: dict[int, Reapable] = {}
         self._clocks: list[tuple[float, int]] = []
         self._numbers = itertools.count()
-        self._wake = trio.Event()
+        self._pause = trio.CancelScope()
+        """Around the wait of `run`; its deadline is when that looks next."""
         self._idle: trio.Event | None = None
 
     def add(self, request: Reapable) -> None:
@@ -98,8 +99,8 @@ class Reaper:
 
     def doom(self, request: Reapable) -> None:
         """Start the clock of a request that was just cancelled."""
-        self._doomed.setdefault(request, trio.current_time() + self.timeout)
-        self._wake.set()
+        due = self._doomed.setdefault(request, trio.current_time() + self.timeout)
+        self._see_to(due)
 
     def limit(self, request: Reapable, deadline: float) -> None:
         """Note when a request will be cancelled by its own deadline; infinity is never."""
@@ -113,14 +114,19 @@ class Reaper:
                 heapq.heapify(self._clocks)
             else:
                 heapq.heappush(self._clocks, clock)
-            if self._clocks[0] == clock:
-                self._wake.set()
+            self._see_to(clock[0])
 
     def _unlimit(self, request: Reapable) -> float:
         """Forget the deadline of a request; when its cleanup would have been over."""
         due, number = self._limited.pop(request, (math.inf, -1))
         self._by_number.pop(number, None)
         return due
+
+    def _see_to(self, due: float) -> None:
+        """Have `run` look by then, and not before: most requests are over in time."""
+        # Setting it costs, also to what it was.
+        if due < self._pause.deadline:  # noqa: PLR1730
+            self._pause.deadline = due
 
     def _next(self) -> tuple[float, Reapable | None]:
         """When the first clock runs out, and whose it is."""
@@ -138,11 +144,11 @@ class Reaper:
         """Watch until cancelled. Then wait once more, bounded, for what is still running."""
         try:
             while True:
-                self._wake = trio.Event()
                 due, request = self._next()
                 if request is None or due > trio.current_time():
-                    with trio.move_on_at(due):
-                        await self._wake.wait()
+                    del request  # it is over before, as a rule, and is to be free then
+                    with trio.CancelScope(deadline=due) as self._pause:
+                        await trio.sleep_forever()
                 else:
                     self._doomed.pop(request, None)
                     self._unlimit(request)

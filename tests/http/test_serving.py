@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import trio
 import trio.testing
 
 from mcp_trio.http.asgi_call import ConnectionHandle, Receive, Scope, Send
+from mcp_trio.http.connection import Connection
 from mcp_trio.http.serving import HTTPService, ServingSettings
 
 from .serving_tools import (
@@ -27,6 +28,7 @@ from .serving_tools import (
     hello,
     read_all,
     read_until,
+    start_events,
     started,
 )
 
@@ -362,6 +364,63 @@ async def test_what_a_request_had_is_free_at_its_end_without_the_collector(versi
                     await read_until(stream, b"hello")
             await trio.testing.wait_all_tasks_blocked()
             assert [each() for each in kept] == [None] * 3
+    finally:
+        gc.enable()
+
+
+async def leave_idle(port: int) -> None:
+    async with await connect(port) as stream:
+        await stream.send_all(GET)
+        await read_until(stream, b"hello")
+
+
+async def leave_a_request(port: int) -> None:
+    async with await connect(port) as stream:
+        await stream.send_all(GET.replace(b" / ", b" /wait "))
+
+
+async def leave_an_event_stream(port: int) -> None:
+    async with await connect(port) as stream:
+        await stream.send_all(GET.replace(b" / ", b" /events "))
+        await read_until(stream, b": begun")
+
+
+async def leave_http2(port: int) -> None:
+    async with await connect(port) as stream:
+        client = H2Client(stream)
+        await client.read(await client.ask())
+        await client.ask(path="/wait")
+
+
+@pytest.mark.parametrize("leave", [leave_idle, leave_a_request, leave_an_event_stream, leave_http2])
+async def test_a_connection_is_free_at_its_end_without_the_collector(
+    leave: Callable[[int], Awaitable[None]],
+) -> None:
+    """Each one has sixty objects: the collector would hold up others every dozen of them."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path == "/events":
+            await start_events(send)
+            await send({"type": "http.response.body", "body": b": begun\n\n", "more_body": True})
+        if path != "/":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        else:
+            await hello(scope, receive, send)
+
+    gc.collect()
+    gc.disable()
+    try:
+        service = HTTPService(app)
+        async with started(service) as (port, _):
+            for _ in range(3):
+                await leave(port)
+            while service.statistics().connections or not service.statistics().connections_accepted:
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.lowlevel.checkpoint()
+            # Whoever accepts has the last one in his hand until the next one comes.
+            assert sum(isinstance(each, Connection) for each in gc.get_objects()) <= 1
     finally:
         gc.enable()
 

@@ -29,14 +29,14 @@ def test_what_is_counted_is_what_is_done(kept):
     """A path that does a little more takes more."""
 
     async def more():
-        async with steps.PATHS["tools/call in memory, 2026-07-28"]() as once:
-            plain = await steps.counted(once)
+        async with steps.PATHS["tools/call in memory, 2026-07-28"]() as way:
+            plain = await steps.counted(way)
 
             async def twice():
-                await once()
-                await once()
+                await way.once()
+                await way.once()
 
-            return plain, await steps.counted(twice)
+            return plain, await steps.counted(steps.Way(twice))
 
     plain, both = trio.run(more)
     assert both.ours == pytest.approx(2 * plain.ours, rel=OURS)
