@@ -436,12 +436,22 @@ class MCPServer(Offers, LineServing, HTTPServing):
         """Serve the process that started this one, until it closes standard input.
 
         While this runs, descriptors 0 and 1 are the null device and standard error.
-        Requests that run when the input ends have half a second to finish.
+        Requests that run when the input ends have half a second to finish, as long as somebody
+        can read their answers: when the other end of the output is gone, all are cancelled.
         """
+        from mcp_trio.http.half_close import wait_hangup  # noqa: PLC0415 - with what it is for
         from mcp_trio.transports.stdio_server import stdio_transport  # noqa: PLC0415 - Linux only
 
-        async with stdio_transport() as transport:
+        async with stdio_transport() as transport, trio.open_nursery() as nursery:
+
+            async def until_unread(output: int) -> None:
+                await wait_hangup(output)
+                nursery.cancel_scope.cancel()
+
+            if transport.output is not None:
+                nursery.start_soon(until_unread, transport.output)
             await self.serve(transport, eof_grace=EOF_GRACE)
+            nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
         """Go down gently.

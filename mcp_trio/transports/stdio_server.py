@@ -74,8 +74,16 @@ class _FileSendStream(trio.abc.SendStream):
         await trio.lowlevel.checkpoint()
 
 
+class StdioTransport(LineTransport):
+    """A line over the standard streams."""
+
+    kind = "stdio"
+    output: int | None = None
+    """The descriptor that is written to, where the event loop can wait for it."""
+
+
 @contextlib.asynccontextmanager
-async def stdio_transport(*, max_line: int = MAX_LINE) -> AsyncGenerator[LineTransport, None]:
+async def stdio_transport(*, max_line: int = MAX_LINE) -> AsyncGenerator[StdioTransport, None]:
     """Take the standard streams over for as long as the block runs.
 
     On leaving, the descriptors are put back, also when cancelled.
@@ -94,12 +102,13 @@ async def stdio_transport(*, max_line: int = MAX_LINE) -> AsyncGenerator[LineTra
     incoming: trio.abc.ReceiveStream = (
         trio.lowlevel.FdStream(reading) if _pollable(reading) else _FileReceiveStream(reading)
     )
+    watched = _pollable(writing)
     outgoing: trio.abc.SendStream = (
-        trio.lowlevel.FdStream(writing) if _pollable(writing) else _FileSendStream(writing)
+        trio.lowlevel.FdStream(writing) if watched else _FileSendStream(writing)
     )
     try:
-        line = LineTransport(incoming, outgoing, max_line=max_line)
-        line.kind = "stdio"
+        line = StdioTransport(incoming, outgoing, max_line=max_line)
+        line.output = writing if watched else None
         yield line
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):

@@ -61,10 +61,14 @@ def call(id_, name, arguments=None, **params):
     }
 
 
+PATIENT = "import mcp_trio.server.server as made; made.EOF_GRACE = 60\n"
+"""Has a server wait for a minute where it would for half a second."""
+
+
 class Child:
-    def __init__(self, **options):
+    def __init__(self, program=SERVER, **options):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
+            [sys.executable, "-c", program],
             stdin=options.get("stdin", subprocess.PIPE),
             stdout=options.get("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
@@ -175,6 +179,20 @@ def test_it_ends_soon_and_with_success(child, busy, how):
     assert time.monotonic() - began < 3
     if busy:
         assert b"wait over" in child.process.stderr.read()
+
+
+def test_what_a_client_asked_that_has_died_is_cancelled_at_once():
+    child = Child(PATIENT + SERVER)
+    child.say(INITIALIZE)
+    child.hear()
+    child.say(call(1, "wait"))
+    child.started_waiting()
+    # What the kernel does for a process that is killed.
+    child.process.stdin.close()
+    child.process.stdout.close()
+    assert child.process.wait(timeout=20) == 0
+    assert child.process.stderr.read() == b"wait over\n"
+    child.process.stderr.close()
 
 
 def test_files_instead_of_pipes_work_and_what_was_asked_is_answered(tmp_path):
