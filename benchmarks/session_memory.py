@@ -15,7 +15,7 @@ import trio
 
 from benchmarks.calls import HANDSHAKE, Line
 from benchmarks.findings import Finding, Growth, Rounds
-from benchmarks.peers import peer_python
+from benchmarks.peers import FASTMCP, peer_node, peer_python
 from benchmarks.processes import Program, serving
 
 HERE = Path(__file__).resolve().parent
@@ -50,11 +50,14 @@ def fill(program: Program, sizes: tuple[int, ...]) -> list[tuple[float, float]]:
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Open sessions with everybody."""
     peer = await trio.to_thread.run_sync(peer_python)
+    fastmcp = await trio.to_thread.run_sync(peer_python, FASTMCP)
     official = HERE / "servers" / "official.py"
-    commands = {
+    commands: dict[str, list[str | Path]] = {
         "mcp_trio": [sys.executable, HERE / "servers" / "ours.py"],
         "official on uvicorn": [peer, official, "uvicorn", "json"],
         "official on Hypercorn/Trio": [peer, official, "hypercorn", "json"],
+        "FastMCP": [fastmcp, HERE / "servers" / "with_fastmcp.py", "uvicorn", "json"],
+        "TypeScript": [*(await peer_node()).command("server.mjs"), "sessions", "json"],
     }
     sizes = (50, 100, 200) if quick else SIZES
     figures: dict[str, list[tuple[float, float]]] = {}

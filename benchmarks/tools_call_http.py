@@ -103,7 +103,8 @@ def wrk(
 
 
 async def load(contender: Contender, connections: int, seconds: int) -> None:
-    """Put one contender under load for one round."""
+    """Put one contender under load for one round; many connections need a while to be answered."""
+    seconds = max(seconds, connections // 128)
     if contender.dialect is None or contender.failure is not None:
         return
     process = contender.program.process

@@ -3,6 +3,7 @@
 Ours goes through the real codec in both eras. The official SDK's client has two ways in memory: a
 stream transport with messages, and a direct path that hands Python objects over unencoded; both
 are shown, on asyncio, its default, and on Trio, where it has to run within a Trio application.
+FastMCP has streams in both eras, the TypeScript SDK a pair of transports that hand objects over.
 Rounds are interleaved, each in a fresh process. Last, what a call costs with what the server has
 and with what is handed over: ours alone.
 """
@@ -17,26 +18,33 @@ import trio
 
 from benchmarks.calls import HANDSHAKE, STATELESS
 from benchmarks.findings import Finding, Growth, Rounds
-from benchmarks.peers import peer_python
+from benchmarks.peers import FASTMCP, peer_node, peer_python
 from benchmarks.workers.results import samples
 
 WORKERS = Path(__file__).resolve().parent / "workers"
 
 
-def contenders(peer: Path) -> dict[str, list[str | Path]]:
+async def contenders() -> dict[str, list[str | Path]]:
     """The commands of everybody who can be measured in memory, but for the count.
 
     Each starts with ours in the era that the name says.
     """
+    others = WORKERS / "memory_official.py"
     ours: list[str | Path] = [sys.executable, "-m", "benchmarks.workers.memory_ours"]
-    official: list[str | Path] = [peer, WORKERS / "memory_official.py"]
+    peer = await trio.to_thread.run_sync(peer_python)
+    official: list[str | Path] = [peer, others, "{count}", "official"]
+    other = await trio.to_thread.run_sync(peer_python, FASTMCP)
+    fastmcp: list[str | Path] = [other, others, "{count}", "fastmcp"]
     return {
         f"mcp_trio, {STATELESS}": [*ours, "{count}", STATELESS],
         f"mcp_trio, {HANDSHAKE}": [*ours, "{count}", HANDSHAKE],
-        "official, streams": [*official, "{count}", "legacy", "asyncio"],
-        "official, streams, on Trio": [*official, "{count}", "legacy", "trio"],
-        "official, direct (no messages)": [*official, "{count}", "auto", "asyncio"],
-        "official, direct, on Trio": [*official, "{count}", "auto", "trio"],
+        "official, streams": [*official, "legacy", "asyncio"],
+        "official, streams, on Trio": [*official, "legacy", "trio"],
+        "official, direct (no messages)": [*official, "auto", "asyncio"],
+        "official, direct, on Trio": [*official, "auto", "trio"],
+        f"FastMCP, {STATELESS}": [*fastmcp, "auto", "asyncio"],
+        f"FastMCP, {HANDSHAKE}": [*fastmcp, "legacy", "asyncio"],
+        "TypeScript": [*(await peer_node()).command("memory.mjs"), "{count}"],
     }
 
 
@@ -66,7 +74,7 @@ async def grown(title: str, size: str, sizes: tuple[int, ...], most: float, plac
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Call and call again, round by round."""
-    commands = contenders(await trio.to_thread.run_sync(peer_python))
+    commands = await contenders()
     figures: dict[str, list[float]] = {name: [] for name in commands}
     rounds, count = (1, 300) if quick else (5, 4000)
     for _ in range(rounds):
