@@ -9,6 +9,7 @@ import http.client
 import itertools
 import json
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -25,6 +26,12 @@ _META = {
 
 INITIALIZED = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
 """Ends the handshake."""
+
+
+def cancelled(request_id: int | str) -> str:
+    """The body that cancels a request of a session."""
+    params = {"requestId": request_id}
+    return json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
 
 class WrongAnswerError(Exception):
@@ -72,12 +79,6 @@ class Dialect:
             params["_meta"] = meta
         return json.dumps({"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params})
 
-    def cancel(self, id_: int | str) -> str:
-        """The body that takes a call back."""
-        params = {"requestId": id_}
-        message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-        return json.dumps(message)
-
 
 class Line:
     """One connection to a server, used by one thread. Not reused after an error."""
@@ -90,8 +91,22 @@ class Line:
 
     def post(self, headers: dict[str, str], body: str) -> http.client.HTTPResponse:
         """Send a request and wait for the head of its answer."""
-        self.connection.request("POST", self.path, body, headers)
-        return self.connection.getresponse()
+        return self.prepared(headers, body)()
+
+    def prepared(
+        self, headers: dict[str, str], body: str
+    ) -> Callable[[], http.client.HTTPResponse]:
+        """Write a request down, for what is returned to send it and wait for the answer's head."""
+        content = body.encode()
+        self.connection.putrequest("POST", self.path)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.connection.putheader(name, value)
+
+        def send() -> http.client.HTTPResponse:
+            self.connection.endheaders(content)
+            return self.connection.getresponse()
+
+        return send
 
     def open(self, revision: str) -> Dialect:
         """Begin to speak a revision: with a handshake and a session, or at once."""

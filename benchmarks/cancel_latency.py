@@ -5,8 +5,9 @@ drops the connection. It runs on the second core, the servers on the first. "Idl
 does nothing else. "Busy" is one with eight other calls of `add` in flight all the time, one more as
 soon as one is answered: over HTTP from wrk, on eight connections of their own; on other lines from
 the same client, on the same line, as a program does that makes many calls. A handler that has not
-ended after two seconds counts as never. What the clients of the packages make of it themselves is
-asked by `cancel_client`.
+ended after two seconds counts as never. Over HTTP, the floor is a bare socket server on Trio that
+tells of the end of a call as soon as it hears of it: what it takes is for the machine, the kernel
+and the client. What the clients of the packages make of it themselves is asked by `cancel_client`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import itertools
-import json
 import os
 import subprocess
 import time
@@ -24,8 +24,8 @@ from typing import Any
 import attrs
 import trio
 
-from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError
-from benchmarks.contenders import Programs, programs
+from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError, cancelled
+from benchmarks.contenders import FLOOR, Programs, programs
 from benchmarks.findings import Finding, Waits
 from benchmarks.moments import Moments
 from benchmarks.servers.telling import BEGAN, ENDED
@@ -166,15 +166,9 @@ class OverHTTP(Rival):
 
 def cancel(control: Line, dialect: Dialect, request_id: str) -> float:
     """Send `notifications/cancelled`; when that was."""
-    message = {
-        "jsonrpc": "2.0",
-        "method": "notifications/cancelled",
-        "params": {"requestId": request_id},
-    }
-    body = json.dumps(message)
-    headers = dialect.headers()
+    send = control.prepared(dialect.headers(), cancelled(request_id))
     given_up = time.monotonic()
-    with control.post(headers, body) as response:
+    with send() as response:
         response.read()
     return given_up
 
@@ -249,6 +243,7 @@ def over_http(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
         "official, SSE answers, Hypercorn/Trio": "official, SSE, Hypercorn",
         "FastMCP": "FastMCP",
         "TypeScript": f"TypeScript {STATELESS}",
+        FLOOR: FLOOR,
     }
     silent = {
         "mcp_trio": "mcp_trio",
@@ -257,6 +252,7 @@ def over_http(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
         "official, SSE answers, Hypercorn/Trio": "official, SSE, Hypercorn",
         "FastMCP": "FastMCP",
         "TypeScript": f"TypeScript {STATELESS}",
+        FLOOR: FLOOR,
     }
     sessions = {
         "mcp_trio": "mcp_trio",
@@ -264,6 +260,7 @@ def over_http(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
         "official, SSE answers": "official, SSE",
         "FastMCP": "FastMCP",
         "TypeScript": f"TypeScript {HANDSHAKE}",
+        FLOOR: FLOOR,
     }
     return {
         f"notifications/cancelled, {HANDSHAKE} over HTTP": rivals(HANDSHAKE, sessions),

@@ -38,6 +38,8 @@ class Pair:
 
 
 OURS, OFFICIAL_SDK, FAST = "mcp_trio", "official", "FastMCP"
+FLOOR = "floor: a Trio socket"
+"""The name of a program that has no handlers, and what nobody can do better than."""
 DIRECT = "direct"
 """A revision of its own, in which no messages are made."""
 PAIRS: dict[str, dict[str, Pair]] = {
@@ -134,6 +136,7 @@ async def commands() -> Commands:
             "FastMCP, HTTP+SSE": [*fastmcp, "uvicorn", "http+sse"],
             f"TypeScript {STATELESS}": [*typescript, "stateless", "sse"],
             f"TypeScript {HANDSHAKE}": [*typescript, "sessions", "sse"],
+            FLOOR: [*FIRST, sys.executable, SERVERS / "floor.py", "held"],
         },
         on_stdio={
             "mcp_trio": [*ours, "stdio"],

@@ -26,7 +26,7 @@ import trio
 import trio.testing
 
 import mcp_trio
-from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line
+from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, cancelled
 from mcp_trio.wire.revisions import BY_DATE
 
 KEPT = Path(__file__).with_suffix(".json")
@@ -228,7 +228,7 @@ async def given_up(revision: str, *, talk: bool = False) -> AsyncIterator[Way]:
                 call = dialect.call(id_, "held", {}, token=token)
                 client = clients.enter_context(connected(url))
                 client.send(post(url, dialect.headers("held"), call))
-                note = post(url, dialect.headers(), dialect.cancel(id_))
+                note = post(url, dialect.headers(), cancelled(id_))
                 await begun.wait()
                 await trio.testing.wait_all_tasks_blocked(SETTLING)
                 for each in (control, client):

@@ -114,7 +114,7 @@ class HTTP1(H11Protocol):
         # What has come of the request under way, if h11 has not read it, and what of it has not.
         self._whole: bytes | bytearray = b""
         self._missing = 0
-        self._ended = False  # nor the end of file behind it
+        self._ended = False  # nor heard of the end of file behind it
         self._lasting = False  # nothing in the request under way speaks against another one
         self._call: AppCall | None = None  # of the stream under way
         self._method = b""  # of the request under way
@@ -199,16 +199,20 @@ class HTTP1(H11Protocol):
         """
         if isinstance(self.connection, H11WSConnection):
             return AfterEOF.GONE
-        if self._whole and not self._missing and not writing:
-            self._ended = True
-            await self.send(RawData(_PROCESSING))
-            return AfterEOF.WATCH
-        self._ask_h11()
-        self.connection.receive_data(b"")
-        await self._handle_events()
+        unread = self._whole and not self._missing
+        streams = not unread and self._sends_events()
+        if (unread or streams) and not writing:
+            self._ended = True  # which h11 hears when it has to say something
+        else:
+            self._ask_h11()
+            self.connection.receive_data(b"")
+            await self._handle_events()
         if self.stream is None:
             return AfterEOF.CLOSE
         if writing:
+            return AfterEOF.WATCH
+        if unread:
+            await self.send(RawData(_PROCESSING))
             return AfterEOF.WATCH
         if self.connection.our_state is h11.SEND_RESPONSE:
             # RFC 9110 15.2: an interim response is for clients of HTTP/1.1 only.
@@ -216,7 +220,7 @@ class HTTP1(H11Protocol):
                 return AfterEOF.GONE
             await self._send_h11_event(h11.InformationalResponse(status_code=102, headers=[]))
             return AfterEOF.WATCH
-        if not self._sends_events():
+        if not streams:
             return AfterEOF.GONE
         if self._tail.endswith(_EVENT_ENDS) or not self._tail:
             await self._send_h11_event(h11.Data(data=_COMMENT))
@@ -283,9 +287,10 @@ class HTTP1(H11Protocol):
             event = self.connection.next_event()
             while event is not h11.NEED_DATA and not isinstance(event, h11.EndOfMessage):
                 event = self.connection.next_event()
-            if self._ended:
-                self.connection.receive_data(b"")
-                self.connection.next_event()
+        if self._ended:
+            self._ended = False
+            self.connection.receive_data(b"")
+            self.connection.next_event()
 
     async def _handle_events(self) -> None:
         self._paused = False
@@ -501,7 +506,10 @@ class HTTP1(H11Protocol):
 
     def _sends_events(self) -> bool:
         """Whether an event stream is under way into which a comment can be put."""
-        if self._response is None or self.connection.our_state is not h11.SEND_BODY:
+        connection = self.connection
+        if self._response is None or connection.our_state is not h11.SEND_BODY:
+            return False
+        if connection.their_state is not h11.DONE:
             return False
         kind = _header(self._response, b"content-type") or b""
         return (

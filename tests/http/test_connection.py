@@ -268,6 +268,30 @@ async def test_a_half_closing_client_that_pipelined_gets_every_answer() -> None:
         assert (await read_all(stream)).count(b"HTTP/1.1 200 ") == 3
 
 
+@pytest.mark.parametrize("first", [GET, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"])
+@pytest.mark.parametrize("more", [0, 2])
+async def test_a_half_closing_client_gets_its_event_stream_and_what_it_asked_for_behind_it(
+    first: bytes, more: int
+) -> None:
+    streaming = Waiter(events=True)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await (echo if streaming.running.is_set() else streaming)(scope, receive, send)
+
+    async with served(app) as port, await connect(port) as stream:
+        await stream.send_all(first)
+        await read_until(stream, b"data: 1\n\n")
+        await stream.send_all(GET * more)
+        await stream.send_eof()
+        await read_until(stream, b":\n\n")
+        streaming.may_answer.set()
+        with trio.fail_after(2):
+            rest = await read_all(stream)
+        assert b"data: 2\n\n\r\n0\r\n\r\n" in rest
+        assert rest.count(b"HTTP/1.1 200 ") == more
+        assert not streaming.lost.is_set()
+
+
 async def test_a_half_closing_client_that_asked_for_an_upgrade_sees_its_connection_close() -> None:
     app = Waiter()
     async with served(app) as port, await connect(port) as stream:
