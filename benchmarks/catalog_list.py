@@ -60,22 +60,23 @@ async def walks(*, quick: bool) -> list[Finding]:
     """Full walks, beside others."""
     peer = await trio.to_thread.run_sync(peer_python)
     fastmcp = await trio.to_thread.run_sync(peer_python, FASTMCP)
-    sizes, rounds = (SIZES[:3], "3") if quick else (SIZES, "7")
+    sizes, rounds = (SIZES[:3], "3") if quick else (SIZES, "5")
     ours: list[str | Path] = [sys.executable, "-m", "benchmarks.workers.list_ours"]
     others = WORKERS / "list_official.py"
     typescript = (await peer_node()).command("list.mjs")
+    no_more = f"FastMCP, up to {FASTMCP_MOST:,}"
     commands: dict[str, list[str | Path]] = {
         f"mcp_trio, {STATELESS}": [*ours, "{count}", rounds, STATELESS],
         f"mcp_trio, {HANDSHAKE}": [*ours, "{count}", rounds, HANDSHAKE],
         "official, streams": [peer, others, "{count}", rounds, "official", "legacy"],
         "official, direct (no messages)": [peer, others, "{count}", rounds, "official", "auto"],
-        "FastMCP": [fastmcp, others, "{count}", rounds, "fastmcp", "auto"],
+        no_more: [fastmcp, others, "{count}", rounds, "fastmcp", "auto"],
         "TypeScript": [*typescript, "{count}", rounds],
     }
     taken: dict[str, dict[int, list[float]]] = {name: {} for name in commands}
     for size in sizes:
         for name, command in commands.items():
-            if name != "FastMCP" or size <= FASTMCP_MOST:
+            if name != no_more or size <= FASTMCP_MOST:
                 # The first walk also fills what is kept for the next ones.
                 taken[name][size] = [1000 * s for s in (await samples(command, size))[1:]]
     title = "A walk over all tools of code, processor time of both ends"

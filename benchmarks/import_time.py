@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from benchmarks.findings import Finding, Growth, Rounds
-from benchmarks.peers import peer_python
+from benchmarks.peers import FASTMCP, peer_python
 from benchmarks.processes import output_of
 
 PROGRAM = """
@@ -38,7 +38,7 @@ TIMEOUT = 60.0
 """Seconds one process may take."""
 
 
-def contenders(peer: Path) -> dict[str, list[str | Path]]:
+def contenders(peer: Path, fastmcp: Path) -> dict[str, list[str | Path]]:
     """Who is started, ours first; each name says what is imported."""
     ours, client, opens = (
         "import mcp_trio",
@@ -50,6 +50,7 @@ def contenders(peer: Path) -> dict[str, list[str | Path]]:
         "mcp_trio, the front door": [sys.executable, "-c", PROGRAM.format(what=ours)],
         "mcp_trio, a client with HTTP": [sys.executable, "-c", PROGRAM.format(what=opens)],
         "official, import mcp": [peer, "-c", PROGRAM.format(what="import mcp")],
+        "FastMCP, a client": [fastmcp, "-c", PROGRAM.format(what="import fastmcp; fastmcp.Client")],
     }
 
 
@@ -76,7 +77,7 @@ async def tools(peer: Path, sizes: tuple[int, ...]) -> Growth:
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Start everybody round by round."""
     peer = await trio.to_thread.run_sync(peer_python)
-    commands = contenders(peer)
+    commands = contenders(peer, await trio.to_thread.run_sync(peer_python, FASTMCP))
     figures: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(2 if quick else 16):
         for name, command in commands.items():
