@@ -111,8 +111,11 @@ class Stream:
             self._notice()
 
     def hurry(self, owner: int) -> None:
-        """Have a connection that waits for the first message not wait for it any longer."""
-        if owner == self.owner and not self.queue and not self.ended:
+        """Have a connection that waits for the first message not wait for it any longer.
+
+        Nothing once there has been one, whether it has been taken or not.
+        """
+        if owner == self.owner and self.sent == PRIMER and not self.ended:
             self._hurried = owner
             self._notice()
 
@@ -132,6 +135,7 @@ class Stream:
         if self.owner is None and len(self.queue) >= QUEUE:
             self.queue.popleft()
         self.queue.append(event)
+        self._hurried = None
         self._notice()
         return event
 

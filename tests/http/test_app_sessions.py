@@ -590,6 +590,29 @@ async def test_who_takes_a_stream_over_is_not_hurried_for_the_one_before(autojum
         assert answer_of(resumed) == "wait"
 
 
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+async def test_what_is_told_before_a_slow_answer_does_not_end_the_stream(autojump_clock, after):
+    """Whether it is told before the time is over in which an answer may come, then, or later."""
+    server, record = make_server()
+
+    @server.tool
+    async def tell(ctx: Context) -> str:
+        await trio.sleep(after)
+        await ctx.progress(1)
+        await record.release.wait()
+        return "told"
+
+    async with serving(server, HTTPOptions(sse_after=2)) as client:
+        session = await client.open_session("2025-11-25")
+        response = session.start_call("tell", token=1)
+        await response.event(0)
+        await trio.sleep(5)
+        assert not response.ended.is_set()
+        record.release.set()
+        await response.ended.wait()
+        assert answer_of(response) == "told"
+
+
 async def test_each_slow_answer_becomes_a_stream_in_its_time(autojump_clock):
     """Whether those that were asked for before it have been answered or not."""
     server, record = make_server()

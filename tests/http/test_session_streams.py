@@ -44,6 +44,34 @@ async def test_everybody_who_waits_for_a_slow_connection_goes_on(ends):
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("message_first", [False, True])
+async def test_a_first_message_that_comes_as_a_connection_is_hurried_is_no_end(message_first):
+    stream = SessionStreams(ReplayBuffer(1, 1)).open((1,))
+    owner, taken = stream.attach(), []
+
+    async def take():
+        while (event := await stream.take(owner)) is not None:
+            taken.append(event.data)
+        taken.append(None)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take)
+        await trio.testing.wait_all_tasks_blocked()
+        if message_first:
+            stream.put(b"1")
+            stream.hurry(owner)
+        else:
+            stream.hurry(owner)
+            stream.put(b"1")
+        await trio.testing.wait_all_tasks_blocked()
+        stream.put(b"2")
+        stream.hurry(owner)
+        await trio.testing.wait_all_tasks_blocked()
+        assert taken == [b"1", b"2"]
+        stream.end()
+    assert taken == [b"1", b"2", None]
+
+
 @pytest.mark.parametrize("waiting", [False, True])
 async def test_a_session_that_is_over_takes_no_message_any_more(waiting):
     streams = SessionStreams(ReplayBuffer(1, 1))
