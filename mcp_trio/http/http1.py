@@ -250,7 +250,10 @@ class HTTP1(H11Protocol):
             return await self._take_more(data)
         if self.stream is not None or not isinstance(self.connection, h11.Connection):
             return False
-        if any(self.connection.trailing_data) or (found := plain_request(data)) is None:
+        # Once a response is over that closes the connection, what comes is no request any more.
+        if self.connection.our_state is not h11.IDLE or any(self.connection.trailing_data):
+            return False
+        if (found := plain_request(data)) is None:
             return False
         if await self._begin(found.head):
             self._whole, self._missing = data, found.missing

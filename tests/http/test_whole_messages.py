@@ -1,5 +1,8 @@
 """Messages that are read or written in one piece are what h11 makes of them, or left to it."""
 
+import os
+import socket
+
 import attrs
 import h11
 import pytest
@@ -485,3 +488,30 @@ async def test_a_second_answer_is_a_fault_of_the_application(written, caplog):
     assert data.endswith(b"\r\n\r\none")
     assert data.count(b"HTTP/1.1") == 1
     assert written == [b"one"]
+
+
+@pytest.mark.parametrize("doubt", [b"", b"te: trailers\r\n"])
+async def test_the_body_of_a_request_that_is_answered_already_is_no_request(doubt):
+    """Also where it comes in the very turn of the scheduler in which the answer goes out."""
+    inner = b"POST /inner HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+    outer = b"POST /outer HTTP/1.1\r\nhost: x\r\n%bcontent-length: 999\r\n\r\n" % doubt
+    seen = []
+
+    async def hasty(scope, receive, send):
+        seen.append(scope["path"])
+        running.set()
+        await go_on.wait()
+        await say(send, b"enough")
+
+    async with served(hasty) as port:
+        for _ in range(20):  # who is first in that turn is left to chance
+            running, go_on = trio.Event(), trio.Event()
+            async with await connect(port) as stream:
+                await stream.send_all(outer)
+                await running.wait()
+                await trio.testing.wait_all_tasks_blocked()
+                with socket.socket(fileno=os.dup(stream.socket.fileno())) as same:
+                    same.send(inner)
+                go_on.set()
+                assert (await read_all(stream)).endswith(b"enough")
+    assert seen == ["/outer"] * 20
