@@ -176,6 +176,11 @@ class HTTPRequest:
                 return bytes(body + chunk) if body else chunk
 
     @property
+    def own_loop(self) -> bool:
+        """Whether our own connection loop serves it, where sending to a lost peer breaks."""
+        return self._connection is not None
+
+    @property
     def _connection(self) -> _Connection | None:
         """Our own connection loop; None on another ASGI server."""
         return cast("_Connection | None", self.scope.get("extensions", {}).get(CONNECTION))

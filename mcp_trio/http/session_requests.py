@@ -7,6 +7,7 @@ that is the difference to `http.exchange` (H13).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 
 import trio
@@ -191,15 +192,20 @@ async def _connected(
         nonlocal left
         if not responder.ending:
             left = True
-            # Whoever carries finds the stream taken from him; what he sends breaks by itself.
+            # Whoever carries finds the stream taken from him.
             stream.detach(owner)
+            if sending is not None:
+                sending.cancel()
 
     # Older revisions advise against it, because their clients may not come back (H4).
     pausable = session.side.handshake.revision.priming and http.accepts.sse
     owner = stream.attach(pausable=pausable)
     session.connected(+1)
+    # What he sends then breaks by itself; on another server it may wait for ever.
+    sending = None if http.own_loop else trio.CancelScope()
     try:
-        await http.watched(peer_gone, partial(carry, owner))
+        with sending or nullcontext():
+            await http.watched(peer_gone, partial(carry, owner))
     except trio.BrokenResourceError:
         return False
     finally:

@@ -166,3 +166,23 @@ async def test_a_stream_belongs_to_the_last_connection_that_came_for_it():
         await third.ended.wait()
         progress, answer = third.events()
         assert (progress["params"]["progress"], answer["id"]) == (2, 1)
+
+
+@pytest.mark.parametrize("way", ["post", "get"])
+async def test_a_server_that_keeps_who_sends_waiting_for_a_client_that_has_left_keeps_no_session(
+    way, autojump_clock
+):
+    """Hypercorn does over HTTP/2, once the connection is over whose window was shut."""
+    server, record = make_server()
+    async with serving(server, HTTPOptions(sse_after=0, session_idle_timeout=10)) as client:
+        client.extension = False
+        session = await client.open_session()
+        client.stalled = True
+        response = session.start_get() if way == "get" else session.start_call("wait", id_=3)
+        await trio.sleep(1)
+        response.disconnect()
+        with trio.fail_after(5):
+            await response.ended.wait()
+        record.release.set()
+        await trio.sleep(20)
+        assert len(client.app.sessions) == 0
