@@ -68,19 +68,24 @@ def compare(title: str, pairs: dict[str, Pair], there: Programs, plan: Plan) -> 
     moments = Moments()
     known = there.commands
     figures: dict[str, list[float | None]] = {name: [] for name in pairs}
+    failures: dict[str, str] = {}
     try:
         for _ in range(plan.rounds):
             for name, pair in pairs.items():
                 url = "" if pair.server in {"memory", "stdio"} else there.url(pair.server)
                 command, target = known.clients[pair.client], known.target(pair, url)
-                with client(command, target, pair.revision, plan.others) as connected:
-                    ready = Ready(name, connected, moments)
-                    ready.block(WARM_UP, judged=False)
-                    ready.block(plan.count)
+                try:
+                    with client(command, target, pair.revision, plan.others) as connected:
+                        ready = Ready(name, connected, moments)
+                        ready.block(WARM_UP, judged=False)
+                        ready.block(plan.count)
+                except ProgramError as error:
+                    failures[name] = str(error)
+                    continue
                 figures[name] += [v and v * 1000 for v in ready.taken]
     finally:
         moments.close()
-    return Waits(title=title, figures=figures)
+    return Waits(title=title, figures=figures, failures=failures)
 
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001

@@ -34,6 +34,8 @@ from benchmarks.wires import EventStream, Pipes, Session, Socket, WebSocket, Wir
 
 BLOCK = 25
 """Calls given up by one contender before the next one has its turn."""
+LONG_BLOCK = 250
+"""The same where a program is started for each turn."""
 GIVE_UP = 3
 """Calls that never end, in a row, after which a contender is not waited for any more."""
 PATIENCE = 2.0
@@ -62,6 +64,8 @@ class Rival(abc.ABC):
     """Calls that run beside the one given up."""
     seconds: float
     """How long it is measured for at most."""
+    at_once: int = BLOCK
+    """Calls given up before the next one has its turn."""
     taken: list[float | None] = attrs.field(factory=list)
     failure: str | None = None
     spent: float = 0.0
@@ -76,21 +80,26 @@ class Rival(abc.ABC):
 
     def block(self, count: int, *, judged: bool = True) -> None:
         """Give up so many calls, one after the other, or fewer if it has had its time by then."""
-        began = time.monotonic()
         try:
             with self.connected() as give_up:
+                began = time.monotonic()
                 for _ in range(count):
-                    if self.hopeless or self.spent + time.monotonic() - began > self.seconds:
+                    if self.hopeless or self.spent > self.seconds:
                         break
                     name = f"held-{id(self)}-{next(self._names)}"
                     waited = give_up(name)
                     self.moments.forget(name)
                     if judged:
                         self.taken.append(waited)
+                        self.spent += time.monotonic() - began
+                    began = time.monotonic()
         except (WrongAnswerError, OSError, ValueError, KeyError) as error:
             self.failure = f"{type(error).__name__}: {error}"
-        if judged:
-            self.spent += time.monotonic() - began
+
+    def turn(self, count: int) -> bool:
+        """Give up some of so many calls; whether there are more to come."""
+        self.block(min(self.at_once, count - len(self.taken)))
+        return len(self.taken) < count and not self.hopeless and self.spent < self.seconds
 
     @abc.abstractmethod
     def connected(self) -> contextlib.AbstractContextManager[GiveUp]:
@@ -198,7 +207,7 @@ class OnLine(Rival):
     def _cancelled(self, line: Session, name: str) -> float | None:
         self._begun(line, name)
         given_up = time.monotonic()
-        line.send("notifications/cancelled", {"requestId": name})
+        line.cancel(name)
         line.until(lambda: bool(self.moments.all(name, ENDED)), PATIENCE)
         return self.since(given_up, name)
 
@@ -213,10 +222,9 @@ def compare(title: str, rivals: Sequence[Rival], count: int) -> Finding:
     """Measure block by block in turn."""
     for rival in rivals:
         rival.block(WARM_UP, judged=False)
-    for _ in range(max(1, count // BLOCK)):
-        for rival in rivals:
-            if not rival.hopeless and rival.spent < rival.seconds:
-                rival.block(min(BLOCK, count))
+    waiting = list(rivals)
+    while waiting:
+        waiting = [rival for rival in waiting if rival.turn(count)]
     figures = {rival.name: [v and v * 1000 for v in rival.taken] for rival in rivals}
     failures = {rival.name: rival.failure for rival in rivals if rival.failure is not None}
     return Waits(title=title, figures=figures, failures=failures)
@@ -274,14 +282,16 @@ def over_http(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
 def on_lines(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
     """Ways to give up on other lines, and who takes part."""
 
-    def rival(name: str, make: Callable[[], Wire], *, drop: bool = False) -> Rival:
-        return OnLine(name=name, make=make, drop=drop, **shared)
+    def rival(name: str, make: Callable[[], Wire], **more: Any) -> Rival:
+        return OnLine(name=name, make=make, **shared, **more)
 
     def sse(program: str) -> Callable[[], Wire]:
         return lambda: EventStream(there.url(program).removesuffix("/mcp") + "/sse")
 
     stdio = [
-        rival(name, lambda command=there.commands.on_stdio[name]: Pipes(command))
+        rival(
+            name, lambda command=there.commands.on_stdio[name]: Pipes(command), at_once=LONG_BLOCK
+        )
         for name in there.commands.on_stdio
     ]
     lines = {

@@ -41,6 +41,8 @@ PATIENCE = 2.0
 """Seconds to wait for the end of the calls; then they count as never ended."""
 SETTLE = 1.0
 """Seconds from then until what is left is counted."""
+PAUSE = 0.3
+"""Seconds after a call that ended well, until it has left nothing."""
 START = 10.0
 """Seconds that calls may take to begin."""
 
@@ -141,12 +143,11 @@ class Trial:
         command = self.known.clients[self.pair.client]
         if fresh and server is not None:
             with client(command, target, self.pair.revision) as first:
-                self._work(first, f"first-{self.way}", 1)
-            self._pass(SETTLE)
+                self._work(first, "first")
+            self._pass(PAUSE)
         alone = None if server is None else Watch(server, self.moments).tasks()
         with client(command, target, self.pair.revision) as connected:
-            self._work(connected, f"second-{self.way}", 1)
-            self._pass(SETTLE)
+            self._work(connected, "second")
             watch = Watch(server or self._server_of(connected), self.moments)
             before = watch.tasks()
             if alone is not None and self.way in {"disconnect", "death"}:
@@ -158,11 +159,15 @@ class Trial:
         own = connected.process.pid
         return own if self.pair.server == "memory" else connected.children()[0]
 
-    def _work(self, connected: Client, name: str, steps: int) -> None:
-        arguments = {"name": name, "port": self.moments.port, "steps": steps}
-        connected.order("call", tool="work", arguments=arguments)
-        if self.moments.wait(name, ENDED, START) is None:
-            raise ProgramError("a call with one step did not end")
+    def _work(self, connected: Client, what: str) -> None:
+        """Let all calls come to their end, so that as many connections are open as later."""
+        names = [f"{what}-{self.way}-{number}" for number in range(CALLS)]
+        for name in names:
+            arguments = {"name": name, "port": self.moments.port, "steps": BEFORE}
+            connected.order("call", tool="work", arguments=arguments)
+        if not self._until(lambda: all(self.moments.all(name, ENDED) for name in names), START):
+            raise ProgramError("calls of a few steps did not end")
+        self._pass(PAUSE)
 
     def _given_up(self, connected: Client, watch: Watch, before: int) -> Left:
         names = [f"{self.way}-{number}" for number in range(CALLS)]
@@ -194,10 +199,11 @@ class Trial:
         tasks, programs = max(watch.tasks() - before, 0), len(watch.programs())
         return Left(seconds, steps, tasks, programs)
 
-    def _until(self, done: Callable[[], bool], within: float) -> None:
+    def _until(self, done: Callable[[], bool], within: float) -> bool:
         limit = time.monotonic() + within
         while not done() and (left := limit - time.monotonic()) > 0:
             self.moments.take(left)
+        return done()
 
     def _pass(self, seconds: float) -> None:
         self._until(lambda: False, seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,8 +16,9 @@ import attrs
 from benchmarks.processes import ROOT, STOP_TIMEOUT, ProgramError
 
 HERE = Path(__file__).resolve().parent
-PATIENCE = 10.0
-"""Seconds that a client may take to begin a call."""
+CONNECTED = b"connected\n"
+PATIENCE = 30.0
+"""Seconds that a client may take to connect."""
 
 
 @attrs.define
@@ -61,7 +63,8 @@ def client(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
     ) as process:
         try:
-            if process.stdout is None or process.stdout.readline() != b"connected\n":
+            heard, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            if process.stdout is None or not heard or process.stdout.readline() != CONNECTED:
                 raise ProgramError(f"{process.args!r} did not connect")
             yield Client(process)
         finally:

@@ -16,7 +16,7 @@ import trio
 
 from benchmarks.calls import HANDSHAKE, STATELESS
 from benchmarks.peers import FASTMCP, peer_node, peer_python
-from benchmarks.processes import Program, serving
+from benchmarks.processes import ROOT, Program, serving
 
 SERVERS = Path(__file__).resolve().parent / "servers"
 WORKERS = SERVERS.parent / "workers"
@@ -37,7 +37,7 @@ class Pair:
     """What is not at the URL that the server says."""
 
 
-OURS, OFFICIAL_SDK, FAST = "mcp_trio", "official", "FastMCP"
+OURS, OFFICIAL_SDK, FAST, NODE = "mcp_trio", "official", "FastMCP", "TypeScript"
 FLOOR = "floor: a Trio socket"
 """The name of a program that has no handlers, and what nobody can do better than."""
 DIRECT = "direct"
@@ -54,18 +54,21 @@ PAIRS: dict[str, dict[str, Pair]] = {
         "mcp_trio": Pair(OURS, "stdio", HANDSHAKE),
         "official": Pair(OFFICIAL_SDK, "stdio", HANDSHAKE),
         "FastMCP": Pair(FAST, "stdio", HANDSHAKE),
+        "TypeScript": Pair(NODE, "stdio", HANDSHAKE),
     },
     f"HTTP, {HANDSHAKE}": {
         "mcp_trio": Pair(OURS, "mcp_trio", HANDSHAKE),
         "official, JSON answers": Pair(OFFICIAL_SDK, "official, JSON", HANDSHAKE),
         "official, SSE answers": Pair(OFFICIAL_SDK, "official, SSE", HANDSHAKE),
         "FastMCP": Pair(FAST, "FastMCP", HANDSHAKE),
+        "TypeScript": Pair(NODE, f"TypeScript {HANDSHAKE}", HANDSHAKE),
     },
     f"HTTP, {STATELESS}": {
         "mcp_trio": Pair(OURS, "mcp_trio", STATELESS),
         "official, JSON answers": Pair(OFFICIAL_SDK, "official, JSON", STATELESS),
         "official, SSE answers": Pair(OFFICIAL_SDK, "official, SSE", STATELESS),
         "FastMCP": Pair(FAST, "FastMCP", STATELESS),
+        "TypeScript": Pair(NODE, f"TypeScript {STATELESS}", STATELESS),
     },
     "other lines": {
         "mcp_trio, Unix socket": Pair(OURS, "mcp_trio, Unix", HANDSHAKE),
@@ -122,7 +125,8 @@ async def commands() -> Commands:
     other = await trio.to_thread.run_sync(peer_python, FASTMCP)
     official = [*FIRST, peer, SERVERS / "official.py"]
     fastmcp = [*FIRST, other, SERVERS / "with_fastmcp.py"]
-    typescript = [*FIRST, *(await peer_node()).command("server.mjs")]
+    node = await peer_node()
+    typescript = [*FIRST, *node.command("server.mjs")]
     return Commands(
         serving={
             "mcp_trio": ours,
@@ -139,7 +143,8 @@ async def commands() -> Commands:
             FLOOR: [*FIRST, sys.executable, SERVERS / "floor.py", "held"],
         },
         on_stdio={
-            "mcp_trio": [*ours, "stdio"],
+            # Our client hands on no variables by itself, and this checkout has to be found.
+            "mcp_trio": ["env", f"PYTHONPATH={ROOT}", *ours, "stdio"],
             "official": [*official, "stdio"],
             "FastMCP": [*fastmcp, "stdio"],
             "TypeScript": [*typescript, "stdio"],
@@ -148,6 +153,7 @@ async def commands() -> Commands:
             OURS: [*SECOND, sys.executable, WORKERS / "client_ours.py"],
             OFFICIAL_SDK: [*SECOND, peer, WORKERS / "client_peer.py", "official"],
             FAST: [*SECOND, other, WORKERS / "client_peer.py", "fastmcp"],
+            NODE: [*SECOND, *node.command("leaving.mjs")],
         },
     )
 

@@ -87,7 +87,7 @@ def picture(finding: Finding) -> bytes:
     rows = 8 if isinstance(finding, Growth) else len(finding.figures) + len(finding.failures) / 2
     figure: Any = Figure(figsize=(9, 1.6 + 0.36 * max(rows, 3)), dpi=100, layout="constrained")
     axes: Any = figure.add_subplot()
-    axes.set_title(finding.title, loc="left", fontsize=11, x=0, y=1.02, wrap=True)
+    axes.set_title(finding.title, loc="left", fontsize=11, pad=10, wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     match finding:
         case Rounds():
@@ -193,24 +193,21 @@ def _logarithmic(axis: Any, values: list[float]) -> None:
 
 
 def _curves(axes: Any, finding: Growth) -> None:
-    powers = finding.exponents()
+    powers, heights = finding.exponents(), list[float]()
     for (name, points), colour in zip(finding.figures.items(), _colours(), strict=False):
         told = name
         if name in powers and not finding.rate:
             told = f"{name}\n(grows with power {powers[name]:.2f})"
         shown = [(size, 1e6 / cost if finding.rate else cost) for size, cost in points]
+        heights += [height for _, height in shown]
         axes.plot(*zip(*shown, strict=True), marker="o", color=colour, label=told)
     axes.set_xscale("log")
     sizes = sorted({size for points in finding.figures.values() for size, _ in points})
     axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
     axes.xaxis.set_minor_formatter("")
-    if finding.rate:
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel(f"{finding.rate}: higher is better")
-    else:
-        costs = [cost for points in finding.figures.values() for _, cost in points]
-        _logarithmic(axes.yaxis, costs)
-        axes.set_ylabel(f"{finding.unit}: lower is better")
+    _logarithmic(axes.yaxis, heights)
+    said = f"{finding.rate}: higher" if finding.rate else f"{finding.unit}: lower"
+    axes.set_ylabel(f"{said} is better")
     axes.grid(color="#dde", linewidth=0.8)
     axes.set_xlabel(finding.size)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)

@@ -23,9 +23,16 @@ from typing import Any
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request, TextMessage
 
-from benchmarks.calls import HANDSHAKE, TIMEOUT, WrongAnswerError
+from benchmarks.calls import (
+    HANDSHAKE,
+    INITIALIZED,
+    TIMEOUT,
+    Dialect,
+    WrongAnswerError,
+    cancelled,
+)
 from benchmarks.moments import Moments
-from benchmarks.processes import ROOT, STOP_TIMEOUT, ProgramError
+from benchmarks.processes import ROOT, START_TIMEOUT, STOP_TIMEOUT, ProgramError
 
 CHUNK = 65536
 
@@ -200,6 +207,7 @@ class Session:
     def __init__(self, wire: Wire, moments: Moments, others: int = 0) -> None:
         self._wire = wire
         self._moments = moments
+        self._dialect = Dialect(revision=HANDSHAKE)
         self._ids = itertools.count(1)
         self._others = others
         self._running = set[int]()
@@ -212,25 +220,20 @@ class Session:
 
     def open(self) -> None:
         """Shake hands, and begin the other calls."""
-        hello = {
-            "protocolVersion": HANDSHAKE,
-            "capabilities": {},
-            "clientInfo": {"name": "bench", "version": "1"},
-        }
-        self.send("initialize", hello, id_=0)
-        self.until(lambda: self._opened, TIMEOUT)
-        self.send("notifications/initialized", {})
+        self._wire.send(self._dialect.hello())
+        if not self.until(lambda: self._opened, START_TIMEOUT):
+            raise WrongAnswerError("no session was opened")
+        self._wire.send(INITIALIZED)
         for _ in range(self._others):
             self._another()
 
-    def send(self, method: str, params: dict[str, Any], *, id_: int | str | None = None) -> None:
-        """Send a request, or without an id a notification."""
-        named = {} if id_ is None else {"id": id_}
-        self._wire.send(json.dumps({"jsonrpc": "2.0", **named, "method": method, "params": params}))
-
     def call(self, tool: str, arguments: dict[str, Any], id_: int | str) -> None:
         """Call a tool."""
-        self.send("tools/call", {"name": tool, "arguments": arguments}, id_=id_)
+        self._wire.send(self._dialect.call(id_, tool, arguments))
+
+    def cancel(self, id_: int | str) -> None:
+        """Cancel a call."""
+        self._wire.send(cancelled(id_))
 
     def until(self, done: Callable[[], bool], within: float) -> bool:
         """Keep the other calls going until something holds; whether it did in time."""

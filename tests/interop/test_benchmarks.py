@@ -21,6 +21,7 @@ from benchmarks.servers import telling
 from benchmarks.tools_call_http import NEWS, RIGHT
 from benchmarks.turns import turns
 from benchmarks.wires import Pipes
+from tests.programs import load
 
 
 def outcome(*findings):
@@ -106,6 +107,33 @@ def test_numbers_that_were_written_are_read_again():
     )
     again = Outcome.from_json(json.loads(json.dumps(before.as_json())))
     assert again == before
+
+
+def test_the_page_on_cancellation_takes_what_was_measured_into_its_places():
+    script = load(ROOT / "docs" / "cancellation.py")
+    waits = Waits(title="How long", figures={"a": [1.0, 2.0]})
+    told = {"machine": "a machine", "quick": False, "outcomes": [outcome(waits).as_json()]}
+    place = "<!-- measured: {} -->\n{}<!-- end -->\n"
+    page = place.format("some-1", "old\n") + place.format("other-1", "old\n")
+    page += place.format("machine", "")
+
+    filled = script.page_with_numbers(page, told)
+
+    assert "![How long](pictures/some-1.png)" in filled
+    assert "python -m benchmarks some --png pictures" in filled
+    assert "| a | 2 | 2 | 2 | 0 | 2 |" in filled
+    assert place.format("other-1", "old\n") in filled
+    assert place.format("machine", "a machine.\n") in filled
+    assert script.page_with_numbers(filled, told) == filled
+
+
+def test_each_place_of_the_page_on_cancellation_is_of_a_benchmark_and_has_its_picture():
+    script = load(ROOT / "docs" / "cancellation.py")
+    names = [name for _, name, _ in script.PLACE.findall(script.PAGE.read_text())]
+    assert len(names) > 10
+    for name in set(names) - {"machine"}:
+        assert name.rpartition("-")[0] in suite.NAMES
+        assert (script.PAGE.parent / script.PICTURES / f"{name}.png").exists()
 
 
 def test_what_a_handler_tells_of_is_heard_with_its_time():
