@@ -39,6 +39,8 @@ RIGHT = '"structuredContent":{"result":42}'
 NEWS = '"method":"notifications/progress"'
 """Stands in every answer that is a stream."""
 TOKEN = "told"
+PATIENCE = 10
+"""Seconds that an answer may take; one that takes longer is none."""
 
 
 @attrs.define
@@ -91,6 +93,8 @@ def wrk(
     pinned = ["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
     return [
         *pinned,
+        "--timeout",
+        f"{PATIENCE}s",
         "-s",
         HERE / "load.lua",
         url,
