@@ -31,6 +31,7 @@ async def storms(what: str, sizes: tuple[int, ...], verb: str) -> list[Finding]:
         verb: how they end, in words.
     """
     taken: dict[str, list[tuple[float, float]]] = {STATELESS: [], HANDSHAKE: []}
+    collected: dict[str, list[tuple[float, float]]] = {}
     growth: dict[str, list[float]] = {}
     failures: dict[str, str] = {}
     for size in sizes:
@@ -39,6 +40,9 @@ async def storms(what: str, sizes: tuple[int, ...], verb: str) -> list[Finding]:
             command = [sys.executable, "-m", "benchmarks.workers.storm", what, str(size), revision]
             left = json.loads(await output_of(command, within=TIMEOUT, what="the storm"))
             points.append((size, 1000 * left["seconds"]))
+            beside = collected.setdefault(f"Python's collector, beside {revision}", [])
+            if left["collector"]:
+                beside.append((size, 1000 * left["collector"]))
             grown = left["blocks_after"] / left["blocks_before"] - 1
             growth[name] = [100 * grown]
             kept = {key: left[key] for key in ("orphan_tasks", "pending", "in_flight") if left[key]}
@@ -49,10 +53,10 @@ async def storms(what: str, sizes: tuple[int, ...], verb: str) -> list[Finding]:
                 growth[name] = []
     return [
         Growth(
-            title=f"Time until all calls have ended that {verb}",
+            title=f"Processor time until all calls have ended that {verb}",
             unit="ms",
             size="calls in flight",
-            figures=taken,
+            figures=taken | collected,
             most=dict.fromkeys(taken, MOST),
         ),
         Rounds(

@@ -19,18 +19,21 @@ TIMEOUT = 600.0
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Tell growing numbers of listeners."""
     taken: list[tuple[float, float]] = []
+    collected: list[tuple[float, float]] = []
     held: list[tuple[float, float]] = []
     for size in (30, 100, 300) if quick else SIZES:
         command = [sys.executable, "-m", "benchmarks.workers.fanout", str(size)]
         found = json.loads(await output_of(command, within=TIMEOUT, what=f"{size} listeners"))
         taken.append((size, 1000 * found["seconds"]))
+        if found["collector"]:
+            collected.append((size, 1000 * found["collector"]))
         held.append((size, found["held"] / 1024))
     return [
         Growth(
             title="From a change until all listeners have heard of it, processor time",
             unit="ms",
             size="listeners",
-            figures={"mcp_trio": taken},
+            figures={"mcp_trio": taken, "Python's collector, beside": collected},
             most={"mcp_trio": 1.15},
         ),
         Growth(

@@ -27,6 +27,9 @@ import trio.testing
 
 import mcp_trio
 from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, cancelled
+from benchmarks.workers.fanout import Crowd, crowded
+from benchmarks.workers.processor import Processor
+from benchmarks.workers.storm import Storm
 from mcp_trio.wire.revisions import BY_DATE
 
 KEPT = Path(__file__).with_suffix(".json")
@@ -84,16 +87,16 @@ class Way:
     """What each round needs, and is not counted."""
 
 
-async def counted(way: Way) -> Steps:
+async def counted(way: Way, *, warm_up: int = WARM_UP, rounds: int = ROUNDS) -> Steps:
     """Run a path until it is warm, and then count it: the least of some rounds.
 
     More than the least is the loop of Trio, which looks once more now and then.
     """
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         await way.before()
         await way.once()
     found: list[Steps] = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         await way.before()
         tracer = Tracer()
         sys.settrace(tracer)
@@ -310,6 +313,34 @@ PATHS: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Way]]] = {
     ),
 }
 """By name."""
+
+
+async def of_listeners(size: int) -> Steps:
+    """A change that so many listeners hear of in memory, both sides: of each of them."""
+    server, crowd = crowded(size), Crowd(size)
+    async with mcp_trio.MCPClient(server) as client, trio.open_nursery() as nursery:
+        await crowd.gather(client, nursery)
+        steps = await counted(Way(lambda: crowd.hear(server)), warm_up=2, rounds=2)
+        nursery.cancel_scope.cancel()
+    return Steps(steps.ours // size, steps.every // size)
+
+
+async def of_storm(what: str, size: int) -> Steps:
+    """So many calls in memory that begin and are ended at once, both sides: of each of them.
+
+    Args:
+        what: `cancel` or `timeout`.
+        size: calls.
+    """
+    storm = Storm(what, size)
+    async with mcp_trio.MCPClient(storm.server) as client:
+
+        async def once() -> None:
+            await storm.once(client, Processor())
+            await client.ping()  # what was sent before it has been dealt with
+
+        steps = await counted(Way(once), warm_up=1, rounds=2)
+    return Steps(steps.ours // size, steps.every // size)
 
 
 async def measure(name: str) -> Steps:

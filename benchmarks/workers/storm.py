@@ -11,13 +11,13 @@ from __future__ import annotations
 import gc
 import json
 import sys
-import time
 from pathlib import Path
 
 import trio
 import trio.testing
 
 import mcp_trio
+from benchmarks.workers.processor import Processor, Taken
 from mcp_trio.client.client import ClientOptions, MCPClient
 from mcp_trio.session.limits import LoadLimits
 from mcp_trio.wire.revisions import BY_DATE
@@ -64,8 +64,8 @@ class Storm:
                 self.none_runs.set()
         raise AssertionError
 
-    async def once(self, client: MCPClient) -> float:
-        """Start all calls, end them, and return the seconds until the last `finally`."""
+    async def once(self, client: MCPClient, processor: Processor) -> Taken:
+        """Start all calls, end them, and tell what that takes until the last `finally`."""
         self.all_run, self.none_runs = trio.Event(), trio.Event()
         scopes = [trio.CancelScope() for _ in range(self.size)]
 
@@ -81,14 +81,14 @@ class Storm:
                     else:
                         nursery.start_soon(client.call_tool, "hold")
                 await self.all_run.wait()
-                begun = time.perf_counter()
+                processor.begin()
                 if self.what == "timeout":
                     for scope in scopes:
                         scope.deadline = trio.current_time()
                 else:
                     nursery.cancel_scope.cancel()
             await self.none_runs.wait()
-        return time.perf_counter() - begun
+        return processor.taken()
 
 
 async def main(what: str, size: int, revision: str) -> None:
@@ -99,17 +99,20 @@ async def main(what: str, size: int, revision: str) -> None:
     async with trio.open_nursery() as nursery:
         dispatcher = await nursery.start(storm.server.serve, theirs)
         async with MCPClient(ours, options=options) as client:
-            await storm.once(client)
+            with Processor() as processor:
+                await storm.once(client, processor)
             await client.ping()
             tasks = trio.lowlevel.current_statistics().tasks_living
             blocks_before, bytes_before = blocks(), resident()
-            took = await storm.once(client)
+            with Processor() as processor:
+                took = await storm.once(client, processor)
             # One more round trip: everything sent before it has been dealt with.
             await client.ping()
             await trio.testing.wait_all_tasks_blocked()
             here, there = client.session.statistics(), dispatcher.statistics()
             report = {
-                "seconds": took,
+                "seconds": took.work,
+                "collector": took.collector,
                 "orphan_tasks": trio.lowlevel.current_statistics().tasks_living - tasks,
                 "pending": here.pending,
                 "in_flight": there.in_flight,

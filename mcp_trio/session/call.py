@@ -89,7 +89,8 @@ class PendingCall:
     method: str
     on_progress: ProgressCallback | None = None
     on_notification: NotificationCallback | None = None
-    reports: deque[Progress] = attrs.field(factory=lambda: deque[Progress](maxlen=QUEUED_PROGRESS))
+    reports: deque[Progress] | None = None
+    """What waits to be told of; made for the first report, because few calls have any."""
     outcome: Result | MCPError | None = None
     _last: float | None = None
     _wake: trio.Event = attrs.field(factory=trio.Event)
@@ -113,6 +114,8 @@ class PendingCall:
         if self.on_progress is None or (self._last is not None and progress.value <= self._last):
             return
         self._last = progress.value
+        if self.reports is None:
+            self.reports = deque(maxlen=QUEUED_PROGRESS)
         self.reports.append(progress)
         self._wake.set()
 

@@ -1,5 +1,7 @@
 """The hot paths take no more instructions than `benchmarks/steps.json` says that they did."""
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -44,3 +46,14 @@ def test_what_is_counted_is_what_is_done(kept):
 
 def test_every_path_has_a_number_and_no_other(kept):
     assert kept.keys() == steps.PATHS.keys()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [steps.of_listeners, partial(steps.of_storm, "cancel"), partial(steps.of_storm, "timeout")],
+    ids=["listeners", "cancel", "timeout"],
+)
+def test_one_of_many_takes_the_same_however_many_there_are(path):
+    few, many = trio.run(path, 20), trio.run(path, 120)
+    assert many.ours <= few.ours * 1.02
+    assert many.every <= few.every * 1.06  # Trio puts deadlines and tasks in order
