@@ -206,8 +206,8 @@ async def _connected(
     try:
         with sending or nullcontext():
             await http.watched(peer_gone, partial(carry, owner))
-    except trio.BrokenResourceError:
-        return False
+    except* trio.BrokenResourceError:
+        left = True
     finally:
         stream.detach(owner)
         session.connected(-1)

@@ -186,3 +186,19 @@ async def test_a_server_that_keeps_who_sends_waiting_for_a_client_that_has_left_
         record.release.set()
         await trio.sleep(20)
         assert len(client.app.sessions) == 0
+
+
+@pytest.mark.parametrize("extension", [True, False])
+@pytest.mark.parametrize("way", ["post", "get"])
+async def test_a_client_that_has_left_before_the_first_byte_is_no_fault(extension, way):
+    server, record = make_server()
+    async with serving(server, HTTPOptions(sse_after=0)) as client:
+        client.extension = extension
+        session = await client.open_session()
+        response = session.start_get() if way == "get" else session.start_call("wait", id_=3)
+        response.disconnect()
+        await response.ended.wait()
+        assert response.status is None
+        record.release.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await session.call("add", {"a": 1, "b": 2}, id_=4)).json()["id"] == 4
