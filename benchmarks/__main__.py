@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import signal
+import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -18,6 +22,7 @@ import trio
 
 from benchmarks import page, report
 from benchmarks.findings import Finding, Outcome
+from benchmarks.processes import ProgramError
 
 NAMES = (
     "import_time",
@@ -40,21 +45,57 @@ NAMES = (
     "catalog_list",
 )
 """In the order in which they are run."""
+INTERRUPTED = 128 + signal.SIGINT
+"""Status of a run that was interrupted, as shells have it."""
 
 
 def run(name: str, *, quick: bool) -> Outcome:
-    """Run one benchmark.
+    """Run one benchmark; one that does not come to its end tells why.
 
     Raises:
-        ProgramError: a program that belongs to it did not run.
+        KeyboardInterrupt: it was interrupted, and has ended the programs that it had started.
     """
     module = importlib.import_module(f"benchmarks.{name}")
     measure: Callable[[bool], Awaitable[list[Finding]]] = module.measure
     question = str(module.__doc__).partition("\n")[0]
     began = time.monotonic()
-    findings = trio.run(measure, quick)
+    findings: list[Finding] = []
+    failure: str | None = None
+    try:
+        findings = trio.run(measure, quick)
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from None
+        failure = _told(group)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others are measured
+        failure = _told(error)
     seconds = time.monotonic() - began
-    return Outcome(name=name, question=question, findings=findings, seconds=seconds)
+    return Outcome(
+        name=name, question=question, findings=findings, seconds=seconds, failure=failure
+    )
+
+
+def _told(error: BaseException) -> str:
+    """An error in one line; what is no fault of a program is shown as a whole beside it."""
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        return _told(error.exceptions[0])
+    if isinstance(error, ProgramError):
+        return error.reason
+    if not isinstance(error, subprocess.CalledProcessError):
+        traceback.print_exception(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _room(place: Path, *, folder: bool = False) -> None:
+    """See that there is room for a file or folder, before the time for what goes there is spent."""
+    try:
+        (place if folder else place.parent).mkdir(parents=True, exist_ok=True)
+        if folder:
+            tempfile.TemporaryFile(dir=place).close()
+        else:
+            place.open("a").close()
+    except OSError as error:
+        raise click.ClickException(f"{place} cannot be written: {error.strerror}") from None
 
 
 @click.command()
@@ -73,26 +114,43 @@ def command(
 ) -> None:
     """Run benchmarks, all of them if none is named; exits with 1 if anybody failed.
 
+    Ctrl-C ends the run; what was measured until then is written. Run it in the folder of the
+    checkout. The first run installs whom mcp_trio is compared with.
+
     Names: import_time, codec, converter, schema, tools_call_memory, tools_call_http,
     tools_call_stdio, client_http, cancel_latency, cancel_client, cancel_waste, cancel_storm,
     timeout_storm, session_memory, session_churn, listen_fanout, catalog_refresh, catalog_list.
     """
     if html_file is not None or png_folder is not None:
         page.need_pictures()
+    for file in (json_file, html_file):
+        if file is not None:
+            _room(file)
+    if png_folder is not None:
+        _room(png_folder, folder=True)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Nobody else would end the programs that a benchmark has started.
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     machine = report.machine()
     click.echo(f"{machine}{', quick' if quick else ''}\n")
     outcomes: list[Outcome] = []
-    for name in names or NAMES:
-        outcomes.append(run(name, quick=quick))
-        click.echo(report.text_of(outcomes[-1]))
+    chosen, interrupted = names or NAMES, False
+    try:
+        for place, name in enumerate(chosen, 1):
+            click.echo(f"({place} of {len(chosen)}: {name})", err=True)
+            outcomes.append(run(name, quick=quick))
+            click.echo(report.text_of(outcomes[-1]))
+    except KeyboardInterrupt:
+        interrupted = True
+        click.echo(f"interrupted; {len(outcomes)} of {len(chosen)} were measured", err=True)
     if json_file is not None:
         told = {"machine": machine, "quick": quick, "outcomes": [o.as_json() for o in outcomes]}
         json_file.write_text(json.dumps(told, indent=1) + "\n")
     if html_file is not None:
         html_file.write_text(page.html_of(outcomes, machine, quick=quick))
     if png_folder is not None:
-        page.write_pictures(outcomes, png_folder)
-    sys.exit(any(outcome.faults for outcome in outcomes))
+        page.write_pictures(outcomes, machine, png_folder, quick=quick)
+    sys.exit(INTERRUPTED if interrupted else any(outcome.faults for outcome in outcomes))
 
 
 if __name__ == "__main__":

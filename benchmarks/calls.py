@@ -38,6 +38,10 @@ class WrongAnswerError(Exception):
     """A server answered something else than the truth."""
 
 
+FAILURES = (WrongAnswerError, OSError, http.client.HTTPException, ValueError, KeyError)
+"""What a conversation with a server that does not do the work can end with."""
+
+
 @attrs.frozen(kw_only=True)
 class Dialect:
     """How requests look in one era, within one session if the era has sessions."""

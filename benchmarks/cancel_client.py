@@ -18,7 +18,7 @@ from benchmarks.clients import Client, client
 from benchmarks.contenders import PAIRS, Pair, Programs, programs
 from benchmarks.findings import Finding, Waits
 from benchmarks.moments import Moments
-from benchmarks.processes import ProgramError
+from benchmarks.processes import ProgramError, need
 from benchmarks.servers.telling import BEGAN, ENDED, GAVE_UP
 
 
@@ -72,17 +72,20 @@ def compare(title: str, pairs: dict[str, Pair], there: Programs, plan: Plan) -> 
     try:
         for _ in range(plan.rounds):
             for name, pair in pairs.items():
-                url = "" if pair.server in {"memory", "stdio"} else there.url(pair.server)
-                command, target = known.clients[pair.client], known.target(pair, url)
+                if name in failures:
+                    continue
                 try:
+                    url = "" if pair.server in {"memory", "stdio"} else there.url(pair.server)
+                    command, target = known.clients[pair.client], known.target(pair, url)
                     with client(command, target, pair.revision, plan.others) as connected:
                         ready = Ready(name, connected, moments)
                         ready.block(WARM_UP, judged=False)
                         ready.block(plan.count)
-                except ProgramError as error:
+                except (ProgramError, OSError) as error:
                     failures[name] = str(error)
-                    continue
-                figures[name] += [v and v * 1000 for v in ready.taken]
+                    figures[name].clear()
+                else:
+                    figures[name] += [v and v * 1000 for v in ready.taken]
     finally:
         moments.close()
     return Waits(title=title, figures=figures, failures=failures)
@@ -90,6 +93,7 @@ def compare(title: str, pairs: dict[str, Pair], there: Programs, plan: Plan) -> 
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Give up by every client."""
+    need("taskset")
     idle, busy = (
         (Plan(1, 5, 0), Plan(1, 5, OTHERS)) if quick else (Plan(2, 400, 0), Plan(2, 100, OTHERS))
     )

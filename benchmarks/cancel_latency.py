@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import itertools
 import os
 import subprocess
@@ -24,10 +25,19 @@ from typing import Any
 import attrs
 import trio
 
-from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError, cancelled
+from benchmarks.calls import (
+    FAILURES,
+    HANDSHAKE,
+    STATELESS,
+    Dialect,
+    Line,
+    WrongAnswerError,
+    cancelled,
+)
 from benchmarks.contenders import FLOOR, Programs, programs
 from benchmarks.findings import Finding, Waits
 from benchmarks.moments import Moments
+from benchmarks.processes import ProgramError, need
 from benchmarks.servers.telling import BEGAN, ENDED
 from benchmarks.tools_call_http import ARGUMENTS, wrk
 from benchmarks.wires import EventStream, Pipes, Session, Socket, WebSocket, Wire, session
@@ -93,7 +103,9 @@ class Rival(abc.ABC):
                         self.taken.append(waited)
                         self.spent += time.monotonic() - began
                     began = time.monotonic()
-        except (WrongAnswerError, OSError, ValueError, KeyError) as error:
+        except ProgramError as error:
+            self.failure = error.reason
+        except FAILURES as error:
             self.failure = f"{type(error).__name__}: {error}"
 
     def turn(self, count: int) -> bool:
@@ -120,27 +132,28 @@ class Rival(abc.ABC):
 class OverHTTP(Rival):
     """Streamable HTTP: a notification in the handshake era, a dropped connection without one."""
 
-    url: str
+    url_of: Callable[[], str]
     revision: str
     talk: bool = False
     """Whether the answer has begun as a stream before the call is given up."""
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[GiveUp]:
-        control = Line(self.url)
+        url = self.url_of()
+        control = Line(url)
         try:
             dialect = control.open(self.revision)
-            with self._busy(control, dialect):
-                yield lambda name: self._one(control, dialect, name)
+            with self._busy(url, control, dialect):
+                yield lambda name: self._one(url, control, dialect, name)
         finally:
             control.close()
 
     @contextlib.contextmanager
-    def _busy(self, control: Line, dialect: Dialect) -> Iterator[None]:
+    def _busy(self, url: str, control: Line, dialect: Dialect) -> Iterator[None]:
         if not self.others:
             yield
             return
-        command = wrk(self.url, dialect, "add", connections=self.others, seconds=LONG)
+        command = wrk(url, dialect, "add", connections=self.others, seconds=LONG)
         with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL) as process:
             try:
                 for _ in range(2 * self.others):
@@ -149,8 +162,8 @@ class OverHTTP(Rival):
             finally:
                 process.kill()
 
-    def _one(self, control: Line, dialect: Dialect, name: str) -> float | None:
-        held = Line(self.url)
+    def _one(self, url: str, control: Line, dialect: Dialect, name: str) -> float | None:
+        held = Line(url)
         arguments = {"name": name, "port": self.moments.port, "talk": self.talk}
         body = dialect.call(name, "hold", arguments, token=name if self.talk else None)
         held.connection.request("POST", held.path, body, dialect.headers("hold"))
@@ -237,7 +250,7 @@ def over_http(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
         return [
             OverHTTP(
                 name=name,
-                url=there.url(program),
+                url_of=functools.partial(there.url, program),
                 revision=revision,
                 talk=talk,
                 **shared,
@@ -315,6 +328,7 @@ def on_lines(there: Programs, **shared: Any) -> dict[str, list[Rival]]:
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Give up in every way."""
+    need("wrk", "taskset")
     before = os.sched_getaffinity(0)
     # The servers run on the first core; this process must not get in their way.
     os.sched_setaffinity(0, {max(before)})

@@ -27,7 +27,7 @@ from benchmarks.clients import Client, children, client
 from benchmarks.contenders import PAIRS, Commands, Pair, commands
 from benchmarks.findings import Cell, Finding, Grid
 from benchmarks.moments import Moments
-from benchmarks.processes import ProgramError, serving
+from benchmarks.processes import ProgramError, need, serving
 from benchmarks.servers.telling import BEGAN, ENDED, GAVE_UP, STEP, TASKS
 
 CALLS = 5
@@ -253,6 +253,7 @@ async def tried(known: Commands, pair: Pair) -> dict[str, Left | str]:
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Give up everywhere, in every way."""
+    need("taskset")
     known = await commands()
     chosen = {"stdio", f"HTTP, {STATELESS}"} if quick else set(PAIRS)
     found: dict[str, dict[str, Left | str]] = {}

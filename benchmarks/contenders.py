@@ -16,7 +16,7 @@ import trio
 
 from benchmarks.calls import HANDSHAKE, STATELESS
 from benchmarks.peers import FASTMCP, peer_node, peer_python
-from benchmarks.processes import ROOT, Program, serving
+from benchmarks.processes import ROOT, Crew, ProgramError, serving_all
 
 SERVERS = Path(__file__).resolve().parent / "servers"
 WORKERS = SERVERS.parent / "workers"
@@ -110,12 +110,18 @@ class Commands:
 class Programs:
     """Programs that run, and those that are started by who talks to them."""
 
-    _running: dict[str, Program]
+    _crew: Crew
     commands: Commands
 
     def url(self, name: str) -> str:
-        """Where a program serves."""
-        return self._running[name].url
+        """Where a program serves.
+
+        Raises:
+            ProgramError: it did not start.
+        """
+        if name in self._crew.failures:
+            raise ProgramError(f"{name} did not start: {self._crew.failures[name]}")
+        return self._crew.running[name].url
 
 
 async def commands() -> Commands:
@@ -162,9 +168,5 @@ async def commands() -> Commands:
 async def programs() -> AsyncIterator[Programs]:
     """Run everybody for as long as the block runs."""
     known = await commands()
-    async with contextlib.AsyncExitStack() as stack:
-        running = {
-            name: await stack.enter_async_context(serving(command))
-            for name, command in known.serving.items()
-        }
-        yield Programs(running, known)
+    async with serving_all(known.serving) as crew:
+        yield Programs(crew, known)

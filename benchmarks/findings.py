@@ -109,10 +109,13 @@ class Outcome:
     question: str
     findings: list[Finding]
     seconds: float
+    failure: str | None = None
+    """Why there are no findings."""
 
     @property
     def faults(self) -> list[str]:
         """What failed, of anybody, and what grows too fast."""
+        whole = [] if self.failure is None else [f"{self.name} failed: {self.failure}"]
         failed = [
             f"{name} failed: {why}"
             for finding in self.findings
@@ -125,7 +128,8 @@ class Outcome:
             if isinstance(finding, Growth)
             for fault in finding.faults()
         ]
-        return failed + grown
+        # Who fails does so in all findings of a benchmark, mostly: once is enough.
+        return list(dict.fromkeys(whole + failed + grown))
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for machines."""
@@ -137,6 +141,7 @@ class Outcome:
             "name": self.name,
             "question": self.question,
             "seconds": round(self.seconds, 1),
+            "failure": self.failure,
             "faults": self.faults,
             "findings": findings,
         }
@@ -153,6 +158,7 @@ class Outcome:
             question=told["question"],
             findings=findings,
             seconds=told["seconds"],
+            failure=told.get("failure"),
         )
 
 

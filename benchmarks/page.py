@@ -26,14 +26,36 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color: #1d2433; background: #fff; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid #ccd; }
-img { max-width: 100%; height: auto; background: #fff; }
+.picture { overflow-x: auto; }
+img { min-width: 40rem; max-width: 100%; height: auto; background: #fff; }
 pre { overflow-x: auto; font-size: 13px; background: #f4f5f8; padding: 1rem; }
 .fault { color: #a11; font-weight: 600; }
 """
 BAD, NEVER = "#a11", "#e58a86"
 FEW_STEPS = 1000
 """Times by which values on an axis differ at most, that has numbers between the tens."""
+ONE_STEP = 5
+"""The same of one that has all of them."""
 OURS, OTHERS = "#c2410c", ("#1d4ed8", "#0f766e", "#6d28d9", "#4b5563", "#a16207")
+
+
+READING = """
+<details><summary>How to read the pictures</summary><ul>
+<li>Orange is mcp_trio, other colours are other packages: &ldquo;official&rdquo; is the official
+SDK for Python, TypeScript the official one for that language; a <em>floor</em> is a program that
+knows nothing of the protocol, so nobody can do better.</li>
+<li>A bar ends at the median of the rounds, the thin line in it goes from the lowest to the highest
+of them. &ldquo;Ratio 1.5&rdquo; beside it: mcp_trio did one and a half times as well as this one;
+less than 1: worse.</li>
+<li>Where each dot is a call, the words at the right tell within which time half of the calls (p50)
+and 99 of 100 of them (p99) had ended. Never: it had not ended when measuring gave up on it.</li>
+<li>On a logarithmic axis it is as far from 1 to 10 as from 10 to 100. A line that &ldquo;grows with
+power 1&rdquo; grows as its size does; 0: not at all; 2: with its square.</li>
+<li>2025-11-25 and 2026-07-28 are revisions of the protocol: in the first a client opens a session
+with a handshake, in the second each request stands alone.</li>
+<li>Whoever did not do the work, or gave a wrong answer, is shown as failed, and why.</li>
+</ul></details>
+"""
 
 
 def need_pictures() -> None:
@@ -56,37 +78,49 @@ def html_of(outcomes: list[Outcome], machine: str, *, quick: bool) -> str:
         "question, of it and of others that can do the same work, in turns and on one machine.",
         "Only what was measured in one run may be compared.</p>",
     ]
+    parts.append(READING)
     if quick:
         parts.append("<p class=fault>A quick run: it shows that everything works, and no more.</p>")
+    links = ", ".join(
+        f"<a href='#{outcome.name}'>{outcome.name}</a>{' (failures)' if outcome.faults else ''}"
+        for outcome in outcomes
+    )
+    parts.append(f"<p>On this page: {links}</p>")
     for outcome in outcomes:
-        parts.append(f"<h2>{html.escape(outcome.name)}</h2>")
+        parts.append(f"<h2 id='{outcome.name}'>{outcome.name}</h2>")
         parts.append(f"<p>{html.escape(outcome.question)}</p>")
         parts += [f"<p class=fault>{html.escape(fault)}</p>" for fault in outcome.faults]
         for finding in outcome.findings:
             data = base64.b64encode(picture(finding)).decode()
             told = html.escape(finding.title, quote=True)
-            parts.append(f"<p><img alt='{told}' src='data:image/png;base64,{data}'></p>")
+            shown = f"<img alt='{told}' src='data:image/png;base64,{data}'>"
+            parts.append(f"<p class=picture>{shown}</p>")
         numbers = html.escape(text_of(outcome))
         parts.append(f"<details><summary>Numbers</summary><pre>{numbers}</pre></details>")
     return "\n".join(parts) + "\n"
 
 
-def write_pictures(outcomes: list[Outcome], folder: Path) -> None:
-    """Write each picture to a file of its own."""
+def write_pictures(outcomes: list[Outcome], machine: str, folder: Path, *, quick: bool) -> None:
+    """Write each picture to a file of its own, with the machine and the command under it."""
+    told = f"{machine}{', quick: no figures to rely on' if quick else ''}"
     folder.mkdir(parents=True, exist_ok=True)
     for outcome in outcomes:
         for place, finding in enumerate(outcome.findings, 1):
-            (folder / f"{outcome.name}-{place}.png").write_bytes(picture(finding))
+            (folder / f"{outcome.name}-{place}.png").write_bytes(
+                picture(finding, under=f"mcp_trio: python -m benchmarks {outcome.name}. {told}")
+            )
 
 
-def picture(finding: Finding) -> bytes:
-    """One finding, as PNG."""
+def picture(finding: Finding, *, under: str = "") -> bytes:
+    """One finding, as PNG, with a line under it for those who have nothing but the picture."""
     from matplotlib.figure import Figure
     from PIL import Image
 
     rows = 8 if isinstance(finding, Growth) else len(finding.figures) + len(finding.failures) / 2
     figure: Any = Figure(figsize=(9, 1.6 + 0.36 * max(rows, 3)), dpi=100, layout="constrained")
     axes: Any = figure.add_subplot()
+    if under:
+        figure.supxlabel(under, x=0.01, ha="left", fontsize=7, color="#667")
     axes.set_title(finding.title, loc="left", fontsize=11, pad=10, wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     match finding:
@@ -131,13 +165,24 @@ def _bars(axes: Any, finding: Rounds) -> None:
     axes.barh(names, middles, xerr=list(zip(*spreads, strict=True)), color=colours, capsize=3)
     ours, ratios = next(iter(finding.figures)), finding.ratios()
     for place, (name, middle) in enumerate(zip(names, middles, strict=True)):
-        told = f" {number(middle)}" if finding.figures[name] else " failed"
-        if ratio := ratios.get(name):
-            told += f"   ({ours} is {ratio:.2f} times as good)"
-        axes.text(max([middle, *finding.figures[name]]), place, told, va="center", fontsize=9)
-    # Room for the words behind the longest bar.
-    axes.set_xlim(right=1.45 * max([*middles, *itertools.chain(*finding.figures.values())]))
-    axes.set_xlabel(f"{finding.unit}: {finding.better} is better")
+        told = f" {number(middle)}" if finding.figures[name] else " FAILED"
+        if (ratio := ratios.get(name)) and not name.startswith("mcp_trio"):
+            told += f"   (ratio {ratio:.2f})"
+        axes.text(
+            max([middle, *finding.figures[name]]),
+            place,
+            told,
+            va="center",
+            fontsize=9,
+            color="black" if finding.figures[name] else BAD,
+        )
+    # Room for the words behind the longest bar, and something where all have failed.
+    longest = max([*middles, *itertools.chain(*finding.figures.values())])
+    axes.set_xlim(left=min([0.0, *middles]), right=1.3 * longest if longest > 0 else 1)
+    label = f"{finding.unit}: {finding.better} is better"
+    if any(ratios.values()):
+        label += f"\nratio: how many times as good as this one {ours} is"
+    axes.set_xlabel(label)
 
 
 def _distributions(axes: Any, finding: Waits) -> None:
@@ -160,7 +205,7 @@ def _distributions(axes: Any, finding: Waits) -> None:
         if never:
             words.append(f"NEVER: {never} of {len(finding.figures[name])}")
         if name in finding.failures:
-            words.append("failed")
+            words.append("FAILED")
         axes.text(
             1.01,
             place,
@@ -176,7 +221,7 @@ def _distributions(axes: Any, finding: Waits) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlabel(
-        f"{finding.unit}, each dot one call: further left is better\n"
+        f"{finding.unit}, each dot one call, on a logarithmic scale: further left is better\n"
         "line: half of them had ended (p50); dotted: 99 of 100 (p99)"
     )
 
@@ -185,9 +230,13 @@ def _logarithmic(axis: Any, values: list[float]) -> None:
     """Give an axis steps of tens, with plain numbers, and some between them if there is room."""
     from matplotlib.ticker import LogLocator
 
+    if not any(value > 0 for value in values):
+        axis.set_ticks([])
+        return
     axis.axes.set_xscale("log") if axis.axis_name == "x" else axis.axes.set_yscale("log")
-    wide = bool(values) and max(values) > FEW_STEPS * max(min(values), 1e-9)
-    axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+    width = max(values) / max(min(values), 1e-9)
+    parts = (1, 2, 3, 4, 5, 6, 7, 8, 9) if width < ONE_STEP else (1, 2, 5)
+    axis.set_major_locator(LogLocator(subs=(1,) if width > FEW_STEPS else parts))
     axis.set_major_formatter(lambda value, _: number(value))
     axis.set_minor_formatter("")
 
@@ -209,18 +258,24 @@ def _curves(axes: Any, finding: Growth) -> None:
     said = f"{finding.rate}: higher" if finding.rate else f"{finding.unit}: lower"
     axes.set_ylabel(f"{said} is better")
     axes.grid(color="#dde", linewidth=0.8)
-    axes.set_xlabel(finding.size)
+    axes.set_xlabel(f"{finding.size} (logarithmic)")
+    if not finding.figures:
+        axes.text(0.5, 0.5, "all FAILED", transform=axes.transAxes, ha="center", color=BAD)
+        return
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
 
 
 def _cells(axes: Any, finding: Grid) -> None:
     """A table whose cells are the darker the more there is in them."""
-    names = list(finding.figures)
+    failed: dict[str, list[Cell]] = {
+        name: ["FAILED" for _ in finding.columns] for name in finding.failures
+    }
+    names = [*finding.figures, *failed]
     numbers = [c for cells in finding.figures.values() for c in cells if isinstance(c, float | int)]
     most = max([1.0, *numbers])
     for place, name in enumerate(names):
-        for column, value in enumerate(finding.figures[name]):
-            colour = _shade(value, most)
+        for column, value in enumerate((finding.figures | failed)[name]):
+            colour = NEVER if name in failed else _shade(value, most)
             axes.add_patch(_square(column, place, colour))
             axes.text(
                 column, place, cell(value), ha="center", va="center", fontsize=9, color="black"

@@ -43,6 +43,7 @@ def peer_python(requirements: tuple[str, ...] = OFFICIAL) -> Path:
     python = home / "bin" / "python"
     done = home / "complete"
     if not done.exists():
+        print(f"installing {', '.join(requirements)} into {home}", file=sys.stderr)
         venv.create(home, with_pip=True, clear=True)
         subprocess.run(
             [python, "-m", "pip", "install", "--quiet", *requirements],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,6 +33,11 @@ _URL = re.compile(r"(?:https?|tcp|unix)://[^\s'\"),;]+")
 
 class ProgramError(Exception):
     """A program that did not start, or ended while it was needed; holds what it said last."""
+
+    @property
+    def reason(self) -> str:
+        """The last line of it: of a traceback, the error."""
+        return str(self).strip().rpartition("\n")[2]
 
 
 @attrs.define(eq=False)
@@ -96,8 +102,10 @@ async def serving(
         env: its whole environment, by default this process's own.
 
     Raises:
-        ProgramError: it did not say in time where it serves.
+        ProgramError: it could not be started, or did not say in time where it serves.
     """
+    need(str(command[0]))
+    failure: ProgramError | None = None
     async with trio.open_nursery() as nursery:
         run = partial(
             trio.run_process,
@@ -112,13 +120,43 @@ async def serving(
         )
         program = Program(await nursery.start(run))
         nursery.start_soon(program.listen)
-        line = await program.wait_for("://")
-        found = _URL.search(line)
-        if found is None:
-            raise ProgramError(f"no URL in {line!r}")
-        program.url = found[0]
-        yield program
+        try:
+            line = await program.wait_for("://")
+            found = _URL.search(line)
+            if found is None:
+                raise ProgramError(f"no URL in {line!r}")
+        except ProgramError as error:
+            # Raised below: out of the nursery it would come in a group.
+            failure = error
+        else:
+            program.url = found[0]
+            yield program
         nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+@attrs.frozen
+class Crew:
+    """Programs that were started together."""
+
+    running: dict[str, Program]
+    failures: dict[str, str]
+    """Why the others do not run."""
+
+
+@contextlib.asynccontextmanager
+async def serving_all(commands: Mapping[str, Sequence[str | Path]]) -> AsyncIterator[Crew]:
+    """Run programs for as long as the block runs; those that do not start hold up nobody."""
+    running: dict[str, Program] = {}
+    failures: dict[str, str] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        for name, command in commands.items():
+            try:
+                running[name] = await stack.enter_async_context(serving(command))
+            except ProgramError as error:
+                failures[name] = error.reason
+        yield Crew(running, failures)
 
 
 async def _stop(process: trio.Process) -> None:
@@ -129,6 +167,19 @@ async def _stop(process: trio.Process) -> None:
             await process.wait()
             return
         process.kill()
+
+
+def need(*programs: str) -> None:
+    """See that programs can be started, and for `taskset` that there are the two cores.
+
+    Raises:
+        ProgramError: one of them is missing.
+    """
+    for program in programs:
+        if shutil.which(program) is None:
+            raise ProgramError(f"{program} is not on the PATH")
+    if "taskset" in programs and not {0, 1} <= os.sched_getaffinity(0):
+        raise ProgramError("servers and load need a core each, 0 and 1, which are not there")
 
 
 def processor_seconds(pid: int) -> float:
@@ -142,8 +193,9 @@ async def output_of(command: Sequence[str | Path], *, within: float, what: str) 
     """Run a program to its end and return its standard output.
 
     Raises:
-        ProgramError: it failed, or took longer than `within` seconds.
+        ProgramError: it could not be started, failed, or took longer than `within` seconds.
     """
+    need(str(command[0]))
     with trio.move_on_after(within):
         done = await trio.run_process(
             [str(part) for part in command],

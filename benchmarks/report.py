@@ -66,11 +66,16 @@ def _waits(finding: Waits) -> list[str]:
                 for part in PARTS[:2]
             )
             lines.append(f"- {name} takes as long as {ours} times {', '.join(told)}")
+        elif finding.failures.keys() & {ours, name}:
+            lines.append(f"- {name}: no ratio, one of them failed")
         else:
             lines.append(f"- {name}: no ratio, one of them never came")
     heads = " | ".join(f"p{100 * part:g}" for part in PARTS)
     lines += ["", f"| {finding.unit} | {heads} | never | of |", "|---" * 6 + "|"]
     for name, values in finding.figures.items():
+        if name in finding.failures:
+            lines.append(f"| {name} | FAILED: {finding.failures[name]} | | | | |")
+            continue
         came = finding.came(name)
         cells = [number(percentile(came, part)) if came else "-" for part in PARTS]
         never = len(values) - len(came)

@@ -7,7 +7,6 @@ at growing numbers of sessions, all of them closed: it should not grow.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -18,7 +17,13 @@ import trio
 from benchmarks.calls import HANDSHAKE
 from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import FASTMCP, peer_node, peer_python
-from benchmarks.processes import Program, ProgramError, output_of, processor_seconds, serving
+from benchmarks.processes import (
+    Program,
+    ProgramError,
+    output_of,
+    processor_seconds,
+    serving_all,
+)
 from benchmarks.session_memory import held
 
 SERVERS = Path(__file__).resolve().parent / "servers"
@@ -32,7 +37,8 @@ TIMEOUT = 300.0
 class Contender:
     """One server, and what it showed."""
 
-    program: Program
+    program: Program | None
+    """None if it did not start."""
     sessions: int = 0
     """That have been."""
     rates: list[float] = attrs.field(factory=list[float])
@@ -45,7 +51,7 @@ class Contender:
 
     async def step(self, size: int) -> None:
         """Open and close sessions until there have been so many."""
-        if self.failure is not None:
+        if self.program is None or self.failure is not None:
             return
         count = size - self.sessions
         worker = [sys.executable, "-m", "benchmarks.workers.churn", self.program.url, str(count)]
@@ -53,7 +59,7 @@ class Contender:
         try:
             said = await output_of(["taskset", "-c", "1", *worker], within=TIMEOUT, what="churn")
         except ProgramError as error:
-            self.failure = str(error).strip().rpartition("\n")[2]
+            self.failure = error.reason
             return
         self.costs.append(1e6 * (processor_seconds(self.program.process.pid) - used) / count)
         self.rates.append(count / json.loads(said))
@@ -75,12 +81,11 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
         "TypeScript": [*(await peer_node()).command("server.mjs"), "sessions", "json"],
     }
     sizes = (50, 100, 200) if quick else SIZES
-    async with contextlib.AsyncExitStack() as stack:
+    pinned = {name: ["taskset", "-c", "0", *command] for name, command in commands.items()}
+    async with serving_all(pinned) as crew:
         rivals = {
-            name: Contender(
-                await stack.enter_async_context(serving(["taskset", "-c", "0", *command]))
-            )
-            for name, command in commands.items()
+            name: Contender(crew.running.get(name), failure=crew.failures.get(name))
+            for name in commands
         }
         for size in sizes:
             for rival in rivals.values():
@@ -102,12 +107,14 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
             unit="µs a session",
             better="less",
             figures=costs,
+            failures=failures,
         ),
         Rounds(
             title=f"Memory left of each, from {sizes[0]:,} to {sizes[-1]:,} of them",
             unit="KiB",
             better="less",
             figures=left,
+            failures=failures,
             rivals=False,
         ),
         Growth(

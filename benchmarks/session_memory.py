@@ -6,17 +6,16 @@ process holds is read before and after. The first sessions are not counted.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
 
 import trio
 
-from benchmarks.calls import HANDSHAKE, Line
+from benchmarks.calls import FAILURES, HANDSHAKE, Line
 from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import FASTMCP, peer_node, peer_python
-from benchmarks.processes import Program, serving
+from benchmarks.processes import Program, serving_all
 
 HERE = Path(__file__).resolve().parent
 SIZES = (250, 1_000, 4_000)
@@ -61,14 +60,19 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     }
     sizes = (50, 100, 200) if quick else SIZES
     figures: dict[str, list[tuple[float, float]]] = {}
+    failures: dict[str, str] = {}
     for name, command in commands.items():
-        async with contextlib.AsyncExitStack() as stack:
-            program = await stack.enter_async_context(serving(command))
-            figures[name] = await trio.to_thread.run_sync(fill, program, sizes)
-    last = {name: [points[-1][1]] for name, points in figures.items()}
+        async with serving_all({name: command}) as crew:
+            failures |= crew.failures
+            for program in crew.running.values():
+                try:
+                    figures[name] = await trio.to_thread.run_sync(fill, program, sizes)
+                except FAILURES as error:
+                    failures[name] = f"{type(error).__name__}: {error}"
+    last = {name: [figures[name][-1][1]] if name in figures else [] for name in commands}
     title = f"Memory of an idle session, {sizes[-1]:,} of them"
     return [
-        Rounds(title=title, unit="KiB", better="less", figures=last),
+        Rounds(title=title, unit="KiB", better="less", figures=last, failures=failures),
         Growth(
             title="Memory of an idle session, by their number",
             unit="KiB each",

@@ -15,19 +15,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import statistics
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import attrs
 import trio
 
-from benchmarks.calls import HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError
+from benchmarks.calls import FAILURES, HANDSHAKE, STATELESS, Dialect, Line, WrongAnswerError
 from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import FASTMCP, peer_node, peer_python
-from benchmarks.processes import Program, ProgramError, output_of, processor_seconds, serving
+from benchmarks.processes import (
+    Crew,
+    Program,
+    ProgramError,
+    need,
+    output_of,
+    processor_seconds,
+    serving,
+    serving_all,
+)
 
 HERE = Path(__file__).resolve().parent
 CONNECTIONS = (1, 16, 64, 256)
@@ -48,7 +56,8 @@ class Contender:
     """One server, and what it showed."""
 
     name: str
-    program: Program
+    program: Program | None
+    """None if it did not start."""
     revision: str
     tool: str
     connections: tuple[int, ...] = (USUAL,)
@@ -70,13 +79,15 @@ class Contender:
 
 def prepare(contender: Contender) -> None:
     """Open a session if there is one, and see that a call gives the truth."""
+    if contender.program is None:
+        return
     line = Line(contender.program.url)
     try:
         contender.dialect = line.open(contender.revision)
         given = line.call(contender.dialect, contender.tool, ARGUMENTS, token=contender.token)
         if given != ARGUMENTS["a"] + ARGUMENTS["b"]:
             raise WrongAnswerError(f"2 + 40 gave {given}")
-    except (WrongAnswerError, OSError, ValueError, KeyError) as error:
+    except FAILURES as error:
         contender.failure = f"{type(error).__name__}: {error}"
     finally:
         line.close()
@@ -109,7 +120,7 @@ def wrk(
 async def load(contender: Contender, connections: int, seconds: int) -> None:
     """Put one contender under load for one round; many connections need a while to be answered."""
     seconds = max(seconds, connections // 128)
-    if contender.dialect is None or contender.failure is not None:
+    if contender.program is None or contender.dialect is None or contender.failure is not None:
         return
     process = contender.program.process
     command = wrk(
@@ -127,7 +138,7 @@ async def load(contender: Contender, connections: int, seconds: int) -> None:
     try:
         said = await output_of(command, within=seconds + 30, what="wrk")
     except ProgramError as error:
-        contender.failure = str(error)
+        contender.failure = error.reason
         return
     line = next(line for line in said.splitlines() if line.startswith("RESULT "))
     result = json.loads(line.removeprefix("RESULT "))
@@ -174,6 +185,7 @@ def found(title: str, contenders: list[Contender]) -> list[Finding]:
             unit="µs a call",
             better="less",
             figures={each.name: [] if each.failure else each.costs for each in contenders},
+            failures=failures,
         ),
     ]
     grown: dict[str, list[tuple[float, float]]] = {
@@ -199,7 +211,7 @@ def found(title: str, contenders: list[Contender]) -> list[Finding]:
 
 
 @contextlib.asynccontextmanager
-async def everybody() -> AsyncIterator[dict[str, Program]]:
+async def everybody() -> AsyncIterator[Crew]:
     """Start each server, and what they ask, for as long as the block runs.
 
     Their answers are JSON; of those whose name ends so, streams.
@@ -212,13 +224,8 @@ async def everybody() -> AsyncIterator[dict[str, Program]]:
     official: list[str | Path] = [peer, servers / "official.py"]
     fastmcp: list[str | Path] = [other, servers / "with_fastmcp.py"]
     floor: list[str | Path] = [sys.executable, servers / "floor.py"]
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def started(core: str, command: Iterable[str | Path]) -> Program:
-            pinned = ["taskset", "-c", core, *command]
-            return await stack.enter_async_context(serving(pinned))
-
-        upstream = (await started("1", [*floor, "upstream"])).url
+    async with serving(["taskset", "-c", "1", *floor, "upstream"]) as asked:
+        upstream = asked.url
         commands: dict[str, list[str | Path]] = {
             "ours": [*ours, upstream],
             "official": [*official, "uvicorn", "json", upstream],
@@ -235,20 +242,29 @@ async def everybody() -> AsyncIterator[dict[str, Program]]:
             "asgi": [*floor, "asgi"],
             "socket": [*floor, "socket"],
         }
-        yield {name: await started("0", command) for name, command in commands.items()}
+        pinned = {name: ["taskset", "-c", "0", *command] for name, command in commands.items()}
+        async with serving_all(pinned) as crew:
+            yield crew
 
 
-def contenders_for(programs: dict[str, Program], revision: str) -> dict[str, list[Contender]]:
+def contenders_for(crew: Crew, revision: str) -> dict[str, list[Contender]]:
     """Who takes part in what, ours first."""
     typescript = f"typescript {revision}"
 
     def one(
         name: str, program: str, tool: str, connections: tuple[int, ...] = (USUAL,)
     ) -> Contender:
-        return Contender(name, programs[program], revision, tool, connections)
+        return Contender(
+            name,
+            crew.running.get(program),
+            revision,
+            tool,
+            connections,
+            failure=crew.failures.get(program),
+        )
 
     def streaming(name: str, program: str) -> Contender:
-        return Contender(name, programs[program], revision, "add_talking", streams=True)
+        return attrs.evolve(one(name, program, "add_talking"), streams=True)
 
     code = [
         one("mcp_trio", "ours", "add", CONNECTIONS),
@@ -288,14 +304,12 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     Raises:
         ProgramError: a program is missing.
     """
-    for tool in ("wrk", "taskset"):
-        if shutil.which(tool) is None:
-            raise ProgramError(f"{tool} is missing")
+    need("wrk", "taskset")
     rounds, seconds = (1, 1) if quick else (3, 2)
     findings: list[Finding] = []
-    async with everybody() as programs:
+    async with everybody() as crew:
         for revision, era in ((STATELESS, "stateless"), (HANDSHAKE, "handshake")):
-            for kind, contenders in contenders_for(programs, revision).items():
+            for kind, contenders in contenders_for(crew, revision).items():
                 await compare(contenders, rounds, seconds)
                 findings += found(f"tools/call, {kind}, {era} {revision}", contenders)
     return findings

@@ -42,7 +42,7 @@ async def turns(
                         json.loads(await output_of(command, within=TIMEOUT, what=name))
                     )
                 except ProgramError as error:
-                    failures[name] = str(error).strip().rpartition("\n")[2]
+                    failures[name] = error.reason
     for name in failures:
         told[name].clear()
     findings: list[Finding] = []
@@ -65,6 +65,7 @@ async def turns(
                 unit="µs a call",
                 better="less",
                 figures=costs,
+                failures=failures,
             ),
         ]
     return findings

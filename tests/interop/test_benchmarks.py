@@ -1,10 +1,15 @@
 """The suite of benchmarks: what it makes of numbers, and that it runs. Nothing is timed here."""
 
+import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -12,10 +17,12 @@ from benchmarks import __main__ as suite
 from benchmarks.calls import HANDSHAKE, STATELESS, Line
 from benchmarks.cancel_latency import OnLine
 from benchmarks.cancel_waste import CALLS, Trial
-from benchmarks.contenders import Commands, Pair
+from benchmarks.clients import children
+from benchmarks.contenders import Commands, Pair, Programs
 from benchmarks.findings import Grid, Growth, Outcome, Rounds, Waits, exponent
 from benchmarks.moments import Moments
-from benchmarks.processes import ROOT, serving
+from benchmarks.page import html_of, picture
+from benchmarks.processes import ROOT, ProgramError, serving, serving_all
 from benchmarks.report import text_of
 from benchmarks.servers import telling
 from benchmarks.tools_call_http import NEWS, RIGHT
@@ -233,8 +240,8 @@ def test_each_benchmark_has_a_question_and_is_named_in_the_help():
     assert set(suite.NAMES) <= set(words)
 
 
-def test_it_runs_what_is_named_and_writes_numbers(tmp_path):
-    file = tmp_path / "numbers.json"
+def test_it_runs_what_is_named_and_writes_numbers_to_a_folder_that_it_makes(tmp_path):
+    file = tmp_path / "not" / "there" / "numbers.json"
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "codec", "--quick", "--json", file],
         cwd=ROOT,
@@ -261,3 +268,121 @@ def test_a_name_that_is_none_is_refused_with_those_that_are():
     )
     assert done.returncode == 2
     assert "cancel_latency" in done.stderr
+
+
+def benchmarks(*arguments, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("option", ["--json", "--png"])
+def test_where_nothing_can_be_written_is_told_before_anything_is_measured(tmp_path, option):
+    if option == "--png" and importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("needs matplotlib")
+    (tmp_path / "file").write_text("kept")
+    done = benchmarks("codec", "--quick", option, tmp_path / "file" / "numbers")
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "codec" not in done.stdout
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_benchmark_without_its_programs_fails_and_the_rest_goes_on(tmp_path):
+    (tmp_path / "wrk").symlink_to("/bin/true")
+    file = tmp_path / "numbers.json"
+    names = ["tools_call_http", "codec"]
+    done = benchmarks(*names, "--quick", "--json", file, env={"PATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert "FAULT: tools_call_http failed: taskset is not on the PATH" in done.stdout
+    assert "Traceback" not in done.stderr
+    http, codec = json.loads(file.read_text())["outcomes"]
+    assert (http["findings"], codec["faults"]) == ([], [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_writes_what_it_has_and_leaves_no_process(tmp_path, number):
+    file = tmp_path / "numbers.json"
+    # Where the tests run in the background, a child inherits that Ctrl-C is ignored.
+    code = """if True:
+        import runpy, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        runpy.run_module("benchmarks", run_name="__main__", alter_sys=True)
+    """
+    command = [sys.executable, "-c", code, "codec", "converter", "--quick", "--json", file]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        next(line for line in run.stderr if "2 of 2" in line)
+        while not (started := children(run.pid)) and run.poll() is None:
+            os.sched_yield()
+        run.send_signal(number)
+        rest = run.stderr.read()
+        assert run.wait(30) == 130, rest
+    assert "1 of 2 were measured" in rest
+    assert "Traceback" not in rest
+    assert started
+    assert not any(Path(f"/proc/{process}").exists() for process in started)
+    (codec,) = json.loads(file.read_text())["outcomes"]
+    assert codec["name"] == "codec"
+
+
+async def test_a_server_that_does_not_start_is_told_with_why_and_the_others_run(tmp_path):
+    breaks = tmp_path / "breaks.py"
+    breaks.write_text("raise SystemExit('broken by hand')")
+    floor = ROOT / "benchmarks" / "servers" / "floor.py"
+    commands = {
+        "broken": [sys.executable, breaks],
+        "missing": [tmp_path / "nobody"],
+        "floor": [sys.executable, floor, "socket"],
+    }
+    async with serving_all(commands) as crew:
+        assert list(crew.running) == ["floor"]
+        assert crew.failures == {
+            "broken": "broken by hand",
+            "missing": f"{tmp_path / 'nobody'} is not on the PATH",
+        }
+        everybody = Programs(crew, Commands({}, {}, {}))
+        assert everybody.url("floor").startswith("http://127.0.0.1:")
+        with pytest.raises(ProgramError, match="broken did not start: broken by hand"):
+            everybody.url("broken")
+
+
+def test_who_failed_has_no_waits_and_is_shown_as_failed():
+    waits = Waits(title="w", figures={"a": [1.0], "b": []}, failures={"b": "broken by hand"})
+    told = text_of(outcome(waits))
+    assert "- b: no ratio, one of them failed" in told
+    assert "| b | FAILED: broken by hand | | | | |" in told
+
+
+def test_a_page_tells_of_a_benchmark_that_failed_as_a_whole():
+    failed = attrs.evolve(outcome(), failure="taskset <none>")
+    page = html_of([failed], "a machine", quick=False)
+    assert "<a href='#some'>some</a> (failures)" in page
+    assert "some failed: taskset &lt;none&gt;" in page
+    assert "://" not in page
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        Rounds(title="t", unit="u", better="less", figures={"a": []}, failures={"a": "x"}),
+        Waits(title="t", figures={"a": [], "b": [None]}, failures={"a": "x"}),
+        Growth(title="t", unit="u", size="s", figures={}),
+        Grid(title="t", unit="u", columns=["x"], figures={}, failures={"a": "x"}),
+    ],
+    ids=lambda finding: type(finding).__name__,
+)
+def test_a_picture_of_nothing_but_failures_is_drawn(finding):
+    pytest.importorskip("matplotlib")
+    assert picture(finding, under="a machine").startswith(b"\x89PNG")
