@@ -16,7 +16,7 @@ import trio
 from benchmarks.calls import HANDSHAKE, STATELESS
 from benchmarks.findings import Finding
 from benchmarks.peers import FASTMCP, peer_node, peer_python
-from benchmarks.processes import serving
+from benchmarks.processes import need, serving
 from benchmarks.turns import turns
 
 HERE = Path(__file__).resolve().parent
@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Compare in both eras."""
+    need("taskset")
     peer = await trio.to_thread.run_sync(peer_python)
     fastmcp = await trio.to_thread.run_sync(peer_python, FASTMCP)
     clients: dict[str, list[str | Path]] = {

@@ -104,7 +104,7 @@ async def serving(
     Raises:
         ProgramError: it could not be started, or did not say in time where it serves.
     """
-    need(str(command[0]))
+    _find(str(command[0]))
     failure: ProgramError | None = None
     async with trio.open_nursery() as nursery:
         run = partial(
@@ -172,14 +172,20 @@ async def _stop(process: trio.Process) -> None:
 def need(*programs: str) -> None:
     """See that programs can be started, and for `taskset` that there are the two cores.
 
+    Called before anything is measured, and before this process is bound to one core.
+
     Raises:
         ProgramError: one of them is missing.
     """
     for program in programs:
-        if shutil.which(program) is None:
-            raise ProgramError(f"{program} is not on the PATH")
+        _find(program)
     if "taskset" in programs and not {0, 1} <= os.sched_getaffinity(0):
         raise ProgramError("servers and load need a core each, 0 and 1, which are not there")
+
+
+def _find(program: str) -> None:
+    if shutil.which(program) is None:
+        raise ProgramError(f"{program} is not on the PATH")
 
 
 def processor_seconds(pid: int) -> float:
@@ -195,7 +201,7 @@ async def output_of(command: Sequence[str | Path], *, within: float, what: str) 
     Raises:
         ProgramError: it could not be started, failed, or took longer than `within` seconds.
     """
-    need(str(command[0]))
+    _find(str(command[0]))
     with trio.move_on_after(within):
         done = await trio.run_process(
             [str(part) for part in command],

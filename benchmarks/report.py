@@ -62,10 +62,10 @@ def _waits(finding: Waits) -> list[str]:
         theirs = finding.came(name)
         if mine and theirs:
             told = (
-                f"{percentile(theirs, part) / percentile(mine, part):.1f}x (p{100 * part:g})"
+                f"{percentile(theirs, part) / percentile(mine, part):.2f}x (p{100 * part:g})"
                 for part in PARTS[:2]
             )
-            lines.append(f"- {name} takes as long as {ours} times {', '.join(told)}")
+            lines.append(f"- {name} takes, against {ours}: {', '.join(told)} of its time")
         elif finding.failures.keys() & {ours, name}:
             lines.append(f"- {name}: no ratio, one of them failed")
         else:

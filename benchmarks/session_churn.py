@@ -20,6 +20,7 @@ from benchmarks.peers import FASTMCP, peer_node, peer_python
 from benchmarks.processes import (
     Program,
     ProgramError,
+    need,
     output_of,
     processor_seconds,
     serving_all,
@@ -69,6 +70,7 @@ class Contender:
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Open and close with everybody."""
+    need("taskset")
     peer = await trio.to_thread.run_sync(peer_python)
     fastmcp = await trio.to_thread.run_sync(peer_python, FASTMCP)
     official: list[str | Path] = [peer, SERVERS / "official.py"]

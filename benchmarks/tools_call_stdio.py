@@ -15,6 +15,7 @@ import trio
 from benchmarks.calls import HANDSHAKE, STATELESS
 from benchmarks.findings import Finding
 from benchmarks.peers import FASTMCP, peer_node, peer_python
+from benchmarks.processes import need
 from benchmarks.turns import turns
 
 SERVERS = Path(__file__).resolve().parent / "servers"
@@ -22,6 +23,7 @@ SERVERS = Path(__file__).resolve().parent / "servers"
 
 async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Compare in both eras."""
+    need("taskset")
     peer = await trio.to_thread.run_sync(peer_python)
     fastmcp = await trio.to_thread.run_sync(peer_python, FASTMCP)
     servers: dict[str, list[str | Path]] = {

@@ -22,7 +22,7 @@ from benchmarks.contenders import Commands, Pair, Programs
 from benchmarks.findings import Grid, Growth, Outcome, Rounds, Waits, exponent
 from benchmarks.moments import Moments
 from benchmarks.page import html_of, picture
-from benchmarks.processes import ROOT, ProgramError, serving, serving_all
+from benchmarks.processes import ROOT, ProgramError, need, output_of, serving, serving_all
 from benchmarks.report import text_of
 from benchmarks.servers import telling
 from benchmarks.tools_call_http import NEWS, RIGHT
@@ -83,7 +83,7 @@ def test_the_text_has_ratios_waits_that_never_came_and_failures():
         failures={"b": "broke off"},
     )
     told = text_of(outcome(waits, rounds))
-    assert "- b takes as long as a times 2.0x (p50), 2.0x (p99)" in told
+    assert "- b takes, against a: 2.00x (p50), 2.00x (p99) of its time" in told
     assert "- c: no ratio, one of them never came" in told
     assert "| c | - | - | - | 1 | 1 |" in told
     assert "| b | FAILED: broke off | | |" in told
@@ -356,6 +356,18 @@ async def test_a_server_that_does_not_start_is_told_with_why_and_the_others_run(
         assert everybody.url("floor").startswith("http://127.0.0.1:")
         with pytest.raises(ProgramError, match="broken did not start: broken by hand"):
             everybody.url("broken")
+
+
+async def test_programs_start_while_this_process_is_bound_to_a_core_but_two_are_needed_before():
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        pinned = ["taskset", "-c", str(min(before)), "echo", "done"]
+        assert await output_of(pinned, within=30, what="echo") == "done\n"
+        with pytest.raises(ProgramError, match="a core each"):
+            need("taskset")
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_who_failed_has_no_waits_and_is_shown_as_failed():
