@@ -40,7 +40,7 @@ OURS, OTHERS = "#c2410c", ("#1d4ed8", "#0f766e", "#6d28d9", "#4b5563", "#a16207"
 
 
 READING = """
-<details><summary>How to read the pictures</summary><ul>
+<details open><summary>How to read the pictures</summary><ul>
 <li>Orange is mcp_trio, other colours are other packages: &ldquo;official&rdquo; is the official
 SDK for Python, TypeScript the official one for that language; a <em>floor</em> is a program that
 knows nothing of the protocol, so nobody can do better.</li>

@@ -210,6 +210,7 @@ async def output_of(command: Sequence[str | Path], *, within: float, what: str) 
             capture_stderr=True,
             check=False,
             cwd=ROOT,
+            deliver_cancel=_stop,
         )
         if done.returncode:
             said = (done.stdout + done.stderr).decode(errors="replace")[-4000:]
