@@ -17,6 +17,7 @@ from benchmarks.calls import HANDSHAKE, STATELESS
 from benchmarks.catalog_refresh import catalogs, middle
 from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import FASTMCP, peer_node, peer_python
+from benchmarks.processes import ProgramError
 from benchmarks.workers.results import samples
 
 WORKERS = Path(__file__).resolve().parent / "workers"
@@ -74,11 +75,17 @@ async def walks(*, quick: bool) -> list[Finding]:
         "TypeScript": [*typescript, "{count}", rounds],
     }
     taken: dict[str, dict[int, list[float]]] = {name: {} for name in commands}
+    failures: dict[str, str] = {}
     for size in sizes:
         for name, command in commands.items():
-            if name != no_more or size <= FASTMCP_MOST:
+            if name in failures or (name == no_more and size > FASTMCP_MOST):
+                continue
+            try:
                 # The first walk also fills what is kept for the next ones.
                 taken[name][size] = [1000 * s for s in (await samples(command, size))[1:]]
+            except ProgramError as error:
+                failures[name] = error.reason
+                taken[name].clear()
     title = "A walk over all tools of code, processor time of both ends"
     return [
         Growth(
@@ -88,6 +95,7 @@ async def walks(*, quick: bool) -> list[Finding]:
             figures={
                 name: [(size, statistics.median(every)) for size, every in by_size.items()]
                 for name, by_size in taken.items()
+                if by_size
             },
             most={f"mcp_trio, {revision}": 1.1 for revision in (STATELESS, HANDSHAKE)},
         ),
@@ -96,7 +104,12 @@ async def walks(*, quick: bool) -> list[Finding]:
                 title=f"{title}, {size:,} of them",
                 unit="ms",
                 better="less",
-                figures={name: by_size[size] for name, by_size in taken.items() if size in by_size},
+                figures={
+                    name: by_size.get(size, [])
+                    for name, by_size in taken.items()
+                    if size in by_size or name in failures
+                },
+                failures=failures,
             )
             for size in sizes[-2:]
         ),

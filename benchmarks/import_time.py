@@ -13,7 +13,7 @@ import trio
 
 from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import FASTMCP, peer_python
-from benchmarks.processes import output_of
+from benchmarks.processes import ProgramError, output_of
 
 PROGRAM = """
 import time
@@ -54,8 +54,8 @@ def contenders(peer: Path, fastmcp: Path) -> dict[str, list[str | Path]]:
     }
 
 
-async def tools(peer: Path, sizes: tuple[int, ...]) -> Growth:
-    """Define growing numbers of tools."""
+async def tools(peer: Path, sizes: tuple[int, ...], failures: dict[str, str]) -> Growth:
+    """Define growing numbers of tools; who fails is told of among the failures."""
     figures: dict[str, list[tuple[float, float]]] = {"mcp_trio": [], "official": []}
     for size in sizes:
         for name, python, server in (
@@ -63,13 +63,17 @@ async def tools(peer: Path, sizes: tuple[int, ...]) -> Growth:
             ("official", str(peer), OFFICIAL),
         ):
             command = [python, "-c", TOOLS.format(server=server, size=size)]
-            said = await output_of(command, within=TIMEOUT, what=name)
-            figures[name].append((size, 1000 * float(said)))
+            try:
+                said = await output_of(command, within=TIMEOUT, what=name)
+            except ProgramError as error:
+                failures[f"{name}, {size:,} tools"] = error.reason
+            else:
+                figures[name].append((size, 1000 * float(said)))
     return Growth(
         title="Tools that are defined, processor time",
         unit="ms",
         size="tools",
-        figures=figures,
+        figures={name: points for name, points in figures.items() if points},
         most={"mcp_trio": 1.1},
     )
 
@@ -79,13 +83,21 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     peer = await trio.to_thread.run_sync(peer_python)
     commands = contenders(peer, await trio.to_thread.run_sync(peer_python, FASTMCP))
     figures: dict[str, list[float]] = {name: [] for name in commands}
+    failures: dict[str, str] = {}
     for number in range(2 if quick else 16):
         for name, command in commands.items():
-            said = await output_of(command, within=TIMEOUT, what=name)
+            if name in failures:
+                continue
+            try:
+                said = await output_of(command, within=TIMEOUT, what=name)
+            except ProgramError as error:
+                failures[name] = error.reason
+                figures[name].clear()
+                continue
             if number:
                 figures[name].append(1000 * float(said))
     title = "Imports, processor time"
     return [
-        Rounds(title=title, unit="ms", better="less", figures=figures),
-        await tools(peer, (10, 100, 1_000)),
+        Rounds(title=title, unit="ms", better="less", figures=figures, failures=failures),
+        await tools(peer, (10, 100, 1_000), failures),
     ]

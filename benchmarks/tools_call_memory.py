@@ -19,6 +19,7 @@ import trio
 from benchmarks.calls import HANDSHAKE, STATELESS
 from benchmarks.findings import Finding, Growth, Rounds
 from benchmarks.peers import FASTMCP, peer_node, peer_python
+from benchmarks.processes import ProgramError
 from benchmarks.workers.results import samples
 
 WORKERS = Path(__file__).resolve().parent / "workers"
@@ -76,16 +77,24 @@ async def measure(quick: bool) -> list[Finding]:  # noqa: FBT001
     """Call and call again, round by round."""
     commands = await contenders()
     figures: dict[str, list[float]] = {name: [] for name in commands}
+    failures: dict[str, str] = {}
     rounds, count = (1, 300) if quick else (5, 4000)
     for _ in range(rounds):
         for name, command in commands.items():
-            taken = await samples(command, count)
-            figures[name].append(1e6 * statistics.mean(taken))
+            if name in failures:
+                continue
+            try:
+                taken = await samples(command, count)
+            except ProgramError as error:
+                failures[name] = error.reason
+                figures[name].clear()
+            else:
+                figures[name].append(1e6 * statistics.mean(taken))
     title = "tools/call in memory, one after the other"
     tools = (10, 100, 1_000) if quick else (10, 1_000, 10_000)
     characters = (10, 1_000, 10_000) if quick else (10, 1_000, 100_000)
     return [
-        Rounds(title=title, unit="µs a call", better="less", figures=figures),
+        Rounds(title=title, unit="µs a call", better="less", figures=figures, failures=failures),
         await grown("A call, by tools of the server", "tools", tools, 0.1, 0),
         await grown("A call, by the text it hands over", "characters", characters, 1.1, 1),
     ]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import attrs
@@ -14,6 +15,7 @@ import pytest
 import trio
 
 from benchmarks import __main__ as suite
+from benchmarks import import_time
 from benchmarks.calls import HANDSHAKE, STATELESS, Line
 from benchmarks.cancel_latency import OnLine
 from benchmarks.cancel_waste import CALLS, Trial
@@ -398,3 +400,29 @@ def test_a_page_tells_of_a_benchmark_that_failed_as_a_whole():
 def test_a_picture_of_nothing_but_failures_is_drawn(finding):
     pytest.importorskip("matplotlib")
     assert picture(finding, under="a machine").startswith(b"\x89PNG")
+
+
+async def test_a_package_that_cannot_be_imported_fails_alone(monkeypatch, tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'no such package' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(import_time, "peer_python", lambda *_: broken)
+    imports, tools = await import_time.measure(quick=True)
+    ours = {name for name, values in imports.figures.items() if values}
+    assert ours == {name for name in imports.figures if name.startswith("mcp_trio")}
+    assert set(imports.failures.values()) == {"no such package"}
+    assert imports.failures.keys() >= imports.figures.keys() - ours
+    assert [size for size, _ in tools.figures["mcp_trio"]] == [10, 100, 1000]
+    assert "official" not in tools.figures
+
+
+@pytest.mark.parametrize(("quick", "faults"), [(False, 1), (True, 0)])
+def test_a_quick_run_does_not_judge_how_cost_grows(monkeypatch, quick, faults):
+    async def measure(_quick):
+        points = {"a": [(1.0, 1.0), (10.0, 100.0)]}
+        return [Growth(title="t", unit="u", size="s", figures=points, most={"a": 1.1})]
+
+    module = types.ModuleType("benchmarks.grows", "How?")
+    module.measure = measure
+    monkeypatch.setitem(sys.modules, "benchmarks.grows", module)
+    assert len(suite.run("grows", quick=quick).faults) == faults
