@@ -42,6 +42,7 @@ else has a turn before all of them have been taken apart."""
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 _TOKENS = frozenset({b"connection", b"sec-websocket-extensions", b"sec-websocket-protocol"})
 _READ = {h11.CLIENT: h11.DONE, h11.SERVER: h11.SEND_RESPONSE}
+_ALL_SAID = frozenset({h11.DONE, h11.MUST_CLOSE})
 _SPECIAL = frozenset({b"HEAD", b"CONNECT"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -512,7 +513,7 @@ class HTTP1(H11Protocol):
         connection = self.connection
         if self._response is None or connection.our_state is not h11.SEND_BODY:
             return False
-        if connection.their_state is not h11.DONE:
+        if connection.their_state not in _ALL_SAID:
             return False
         kind = _header(self._response, b"content-type") or b""
         return (

@@ -292,6 +292,32 @@ async def test_a_half_closing_client_gets_its_event_stream_and_what_it_asked_for
         assert not streaming.lost.is_set()
 
 
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        (GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), 100),
+        (b"GET / HTTP/1.0\r\n\r\n", 100),
+        (GET, 1),
+    ],
+)
+async def test_a_half_closing_client_gets_its_event_stream_where_that_ends_the_connection(
+    asked: bytes, most: int
+) -> None:
+    app = Waiter(events=True)
+    async with (
+        served(app, max_requests_per_connection=most) as port,
+        await connect(port) as stream,
+    ):
+        await stream.send_all(asked)
+        await read_until(stream, b"data: 1\n\n")
+        await stream.send_eof()
+        await read_until(stream, b":\n\n")
+        app.may_answer.set()
+        with trio.fail_after(2):
+            assert b"data: 2\n\n" in await read_all(stream)
+        assert not app.lost.is_set()
+
+
 async def test_a_half_closing_client_that_asked_for_an_upgrade_sees_its_connection_close() -> None:
     app = Waiter()
     async with served(app) as port, await connect(port) as stream:
