@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import trio
 
 from benchmarks import page, report
 from benchmarks.findings import Finding, Growth, Outcome
-from benchmarks.processes import ProgramError
+from benchmarks.processes import ROOT, ProgramError
 
 NAMES = (
     "import_time",
@@ -93,6 +94,12 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def measure_checkout() -> None:
+    """Have programs that are started from now on import this checkout, whatever is installed."""
+    others = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([others] if others else [])])
+
+
 def _room(place: Path, *, folder: bool = False) -> None:
     """See that there is room for a file or folder, before the time for what goes there is spent."""
     try:
@@ -140,6 +147,7 @@ def command(
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Nobody else would end the programs that a benchmark has started.
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    measure_checkout()
     machine = report.machine()
     click.echo(f"{machine}{', quick' if quick else ''}\n")
     outcomes: list[Outcome] = []

@@ -256,7 +256,7 @@ def _curves(axes: Any, finding: Growth) -> None:
     axes.xaxis.set_minor_formatter("")
     _logarithmic(axes.yaxis, heights)
     said = f"{finding.rate}: higher" if finding.rate else f"{finding.unit}: lower"
-    axes.set_ylabel(f"{said} is better")
+    axes.set_ylabel(f"{said} is better (logarithmic)")
     axes.grid(color="#dde", linewidth=0.8)
     axes.set_xlabel(f"{finding.size} (logarithmic)")
     if not finding.figures:

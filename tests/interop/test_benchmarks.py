@@ -426,3 +426,12 @@ def test_a_quick_run_does_not_judge_how_cost_grows(monkeypatch, quick, faults):
     module.measure = measure
     monkeypatch.setitem(sys.modules, "benchmarks.grows", module)
     assert len(suite.run("grows", quick=quick).faults) == faults
+
+
+async def test_servers_are_those_of_the_checkout_whatever_is_installed(monkeypatch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import mcp_trio; print(mcp_trio.__file__)")
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    suite.measure_checkout()
+    said = await output_of([sys.executable, script], within=30, what="the script")
+    assert said.strip() == str(ROOT / "mcp_trio" / "__init__.py")
