@@ -96,8 +96,11 @@ class ParentsEnd:
         """
         data = pickle.dumps(handover)
         await self._stream.send_all(_SIZE.pack(len(data)) + data)
+        while self._early:
+            # Not as `tell` does it: there may be no room left just behind so many bytes.
+            early, self._early = self._early, b""
+            await self._stream.send_all(early)
         self._handed_over = True
-        self.tell(self._early)
 
     def tell(self, command: bytes) -> None:
         """Send a command, behind what is handed over.

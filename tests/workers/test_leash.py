@@ -44,6 +44,8 @@ async def test_commands_during_the_start_come_behind_what_is_handed_over():
                     await trio.testing.wait_all_tasks_blocked()
                     leash.tell(LOOK)
                     nursery.start_soon(trio.to_thread.run_sync, listen)
+                # A command for which there is no room is lost, and there may be none just now.
+                await trio.lowlevel.wait_writable(ours)
                 leash.tell(DRAIN)
     (size,) = struct.unpack_from("!I", arrived)
     assert pickle.loads(arrived[4 : 4 + size]) == HANDOVER
