@@ -1,7 +1,7 @@
 """`MCPClient`: connect, find the era, call typed methods.
 
 The connection is a nursery of the `async with` block: leaving the block ends every
-call, tells the server what is still running, and closes the transport.
+call and closes the transport, from which the server knows that nobody waits any more.
 """
 
 from __future__ import annotations
