@@ -6,6 +6,7 @@ pinned: a comparison names what it was made with. Our own package is never insta
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -42,18 +43,22 @@ def peer_python(requirements: tuple[str, ...] = OFFICIAL) -> Path:
     home = CACHE / "peers" / mark
     python = home / "bin" / "python"
     done = home / "complete"
-    if not done.exists():
-        print(f"installing {', '.join(requirements)} into {home}", file=sys.stderr)
-        venv.create(home, with_pip=True, clear=True)
-        subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", *requirements],
-            check=True,
-            stdout=sys.stderr,
-            stdin=subprocess.DEVNULL,
-            timeout=PIP_TIMEOUT,
-        )
-        # Written last: an environment that was broken off is made again.
-        done.write_text("\n".join(requirements))
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_suffix(".lock").open("w") as lock:
+        # Two runs at once must not make it both; the second one finds it made.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            print(f"installing {', '.join(requirements)} into {home}", file=sys.stderr)
+            venv.create(home, with_pip=True, clear=True)
+            subprocess.run(
+                [python, "-m", "pip", "install", "--quiet", *requirements],
+                check=True,
+                stdout=sys.stderr,
+                stdin=subprocess.DEVNULL,
+                timeout=PIP_TIMEOUT,
+            )
+            # Written last: an environment that was broken off is made again.
+            done.write_text("\n".join(requirements))
     return python
 
 

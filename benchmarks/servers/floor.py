@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 import trio
+from telling import BEGAN, ENDED, tell
 
-from benchmarks.servers.telling import BEGAN, ENDED, tell
 from mcp_trio import ServingSettings
 from mcp_trio.http.serving import HTTPService
 
