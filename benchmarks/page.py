@@ -36,7 +36,10 @@ FEW_STEPS = 1000
 """Times by which values on an axis differ at most, that has numbers between the tens."""
 ONE_STEP = 5
 """The same of one that has all of them."""
-OURS, OTHERS = "#c2410c", ("#1d4ed8", "#0f766e", "#6d28d9", "#4b5563", "#a16207")
+OURS, OTHERS = (
+    "#c2410c",
+    ("#1d4ed8", "#0f766e", "#6d28d9", "#4b5563", "#a16207", "#be185d", "#0891b2", "#65a30d"),
+)
 
 
 READING = """

@@ -118,16 +118,22 @@ def test_numbers_that_were_written_are_read_again():
     assert again == before
 
 
-def test_the_page_on_cancellation_takes_what_was_measured_into_its_places():
-    script = load(ROOT / "docs" / "cancellation.py")
+def test_the_pages_take_what_was_measured_into_their_places():
+    script = load(ROOT / "docs" / "measured.py")
     waits = Waits(title="How long", figures={"a": [1.0, 2.0]})
     told = {"machine": "a machine", "quick": False, "outcomes": [outcome(waits).as_json()]}
     place = "<!-- measured: {} -->\n{}<!-- end -->\n"
     page = place.format("some-1", "old\n") + place.format("other-1", "old\n")
-    page += place.format("machine", "")
+    page += place.format("machine", "") + place.format("whole", "old\n")
+    more = [Waits(title=title, figures={"b": [3.0]}) for title in ("First", "Second")]
+    told["outcomes"].append(attrs.evolve(outcome(*more), name="whole").as_json())
+    page += place.format("whole-2", "")
 
     filled = script.page_with_numbers(page, told)
 
+    assert filled.count("**First**") == 1
+    assert "**Second**" not in filled
+    assert "![Second](pictures/whole-2.png)" in filled
     assert "![How long](pictures/some-1.png)" in filled
     assert "python -m benchmarks some --png pictures" in filled
     assert "| a | 2 | 2 | 2 | 0 | 2 |" in filled
@@ -136,13 +142,14 @@ def test_the_page_on_cancellation_takes_what_was_measured_into_its_places():
     assert script.page_with_numbers(filled, told) == filled
 
 
-def test_each_place_of_the_page_on_cancellation_is_of_a_benchmark_and_has_its_picture():
-    script = load(ROOT / "docs" / "cancellation.py")
-    names = [name for _, name, _ in script.PLACE.findall(script.PAGE.read_text())]
-    assert len(names) > 10
-    for name in set(names) - {"machine"}:
-        assert name.rpartition("-")[0] in suite.NAMES
-        assert (script.PAGE.parent / script.PICTURES / f"{name}.png").exists()
+def test_each_measured_place_is_of_a_benchmark_and_has_its_picture():
+    script = load(ROOT / "docs" / "measured.py")
+    for page in script.PAGES:
+        names = {name for _, name, _ in script.PLACE.findall(page.read_text())}
+        assert len(names) > 10
+        for name in names - {"machine", *suite.NAMES}:
+            assert name.rpartition("-")[0] in suite.NAMES
+            assert (page.parent / script.PICTURES / f"{name}.png").exists()
 
 
 def test_what_a_handler_tells_of_is_heard_with_its_time():

@@ -1,10 +1,11 @@
-"""The pictures and tables of `docs/cancellation.md`, made of numbers that the benchmarks wrote.
+"""The measured pictures and tables of the documentation, made of what the benchmarks wrote.
 
-`python -m benchmarks cancel_latency cancel_client cancel_waste --json numbers.json` measures, and
-`python docs/cancellation.py numbers.json` puts what was found into the page, also what stands in
-several files. A place for a finding looks as `<!-- measured: cancel_waste-1 -->` and ends with
-`<!-- end -->`: the name of the benchmark, and the place of the finding in it, as `--png` names its
-pictures. `machine` is a place for the machine that it was measured on.
+`python -m benchmarks --json numbers.json` measures, and `python docs/measured.py numbers.json` puts
+what was found into the pages, also what stands in several files. A place for a finding looks as
+`<!-- measured: cancel_waste-1 -->` and ends with `<!-- end -->`: the name of the benchmark, and the
+place of the finding in it, as `--png` names its pictures. The name of a benchmark alone is a place
+for the numbers of all its findings that have no place of their own on the page, `machine` one for
+the machine that was measured on.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import page, report  # noqa: E402 - the checkout is found first
 from benchmarks.findings import Finding, Outcome  # noqa: E402
 
-PAGE = ROOT / "docs" / "cancellation.md"
+PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "cancellation.md")
 PICTURES = "pictures"
 PLACE = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -53,14 +54,27 @@ def block(name: str, finding: Finding) -> str:
     return "\n".join(lines) + "\n"
 
 
+def rest(name: str, findings: dict[str, Finding], placed: set[str]) -> str:
+    """The numbers of what a benchmark has found beside what has places of its own."""
+    lines: list[str] = []
+    for place, finding in findings.items():
+        if place.rpartition("-")[0] == name and place not in placed:
+            lines += [f"**{finding.title}**", "", *report.lines_of(finding), ""]
+    return "\n".join(lines)
+
+
 def page_with_numbers(text: str, told: dict[str, Any]) -> str:
     """The page with what was found in its places; a place of which nothing is known stays."""
     findings = found(told)
+    measured = {outcome["name"] for outcome in told["outcomes"]}
+    placed = {name for _, name, _ in PLACE.findall(text)}
 
     def filled(match: re.Match[str]) -> str:
         name = match[2]
         if name == "machine":
             return f"{match[1]}{told['machine']}{', quick' if told['quick'] else ''}.\n{match[3]}"
+        if name in measured:
+            return match[1] + rest(name, findings, placed) + match[3]
         if name not in findings:
             return match[0]
         return match[1] + block(name, findings[name]) + match[3]
@@ -69,19 +83,20 @@ def page_with_numbers(text: str, told: dict[str, Any]) -> str:
 
 
 def main(file: str, *others: str) -> None:
-    """Rewrite the page and its pictures; the machine is that of the first file."""
+    """Rewrite the pages and their pictures; the machine is that of the first file."""
     page.need_pictures()
     told = json.loads(Path(file).read_text())
     for other in others:
         told["outcomes"] += json.loads(Path(other).read_text())["outcomes"]
-    text = PAGE.read_text()
-    folder = PAGE.parent / PICTURES
+    folder = ROOT / "docs" / PICTURES
     folder.mkdir(exist_ok=True)
     findings = found(told)
-    for _, name, _ in PLACE.findall(text):
-        if name in findings:
-            (folder / f"{name}.png").write_bytes(page.picture(findings[name]))
-    PAGE.write_text(page_with_numbers(text, told))
+    for path in PAGES:
+        text = path.read_text()
+        for _, name, _ in PLACE.findall(text):
+            if name in findings:
+                (folder / f"{name}.png").write_bytes(page.picture(findings[name]))
+        path.write_text(page_with_numbers(text, told))
 
 
 if __name__ == "__main__":
