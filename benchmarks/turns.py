@@ -12,11 +12,8 @@ from pathlib import Path
 
 from benchmarks.findings import Finding, Rounds
 from benchmarks.processes import ProgramError, output_of
+from benchmarks.workers.keeping import WIDTHS
 
-WIDTHS = (1, 16)
-"""Calls at a time."""
-WARM_UP = 0.5
-"""Seconds of calls that are not counted."""
 TIMEOUT = 120.0
 """Seconds one worker may take."""
 

@@ -7,32 +7,18 @@ the upstream; or `http+sse` for the transport of 2024-11-05 at `/sse`.
 
 from __future__ import annotations
 
-import functools
 import sys
 
 import anyio
-import httpx2
+from anyio_tools import add, add_rest, upstreams, work
 from hosting import on_hypercorn, on_uvicorn
 from mcp.server.mcpserver import Context, MCPServer
-from telling import BEGAN, CHILD, ENDED, STEP, STEP_SECONDS, tell, tell_tasks_when_asked
+from telling import BEGAN, ENDED, tell, tell_tasks_when_asked
 
 server = MCPServer("bench", log_level="ERROR")
 
 
-upstreams: list[str] = []
-"""Where the upstream is, once it is known."""
-
-
-@functools.cache
-def http() -> httpx2.AsyncClient:
-    """The client of the upstream; made in the event loop."""
-    return httpx2.AsyncClient(base_url=upstreams[0])
-
-
-@server.tool()
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+server.tool()(add)
 
 
 @server.tool()
@@ -42,11 +28,7 @@ async def add_talking(a: int, b: int, ctx: Context) -> int:
     return a + b
 
 
-@server.tool()
-async def add_rest(a: int, b: int) -> int:
-    """Have the upstream add two numbers."""
-    response = await http().post("/add", json={"a": a, "b": b})
-    return int(response.raise_for_status().json()["result"])
+server.tool()(add_rest)
 
 
 @server.tool()
@@ -62,21 +44,7 @@ async def hold(name: str, port: int, talk: bool, ctx: Context) -> str:  # noqa: 
     raise AssertionError
 
 
-@server.tool()
-async def work(name: str, port: int, steps: int) -> int:
-    """Work in steps of a millisecond, beside a program and a task of its own."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(anyio.run_process, CHILD)
-        tasks.start_soon(anyio.sleep_forever)
-        tell(port, name, BEGAN)
-        try:
-            for _ in range(steps):
-                await anyio.sleep(STEP_SECONDS)
-                tell(port, name, STEP)
-        finally:
-            tell(port, name, ENDED)
-        tasks.cancel_scope.cancel()
-    return steps
+server.tool()(work)
 
 
 def main(host: str, form: str = "json", upstream: str = "") -> None:

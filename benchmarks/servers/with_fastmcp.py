@@ -8,33 +8,21 @@ upstream, as `add_rest` of ours is made of an operation.
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any
 
 import anyio
-import httpx2
+from anyio_tools import add, add_rest, upstreams, work
 from fastmcp import Context, FastMCP
 from fastmcp.server.providers.openapi import OpenAPIProvider
 from hosting import on_uvicorn
-from telling import BEGAN, CHILD, ENDED, STEP, STEP_SECONDS, tell, tell_tasks_when_asked
+from telling import BEGAN, ENDED, tell, tell_tasks_when_asked
 
 server = FastMCP("bench")
-upstreams: list[str] = []
-"""Where the upstream is, once it is known."""
 NUMBER = {"type": "integer"}
 
 
-@functools.cache
-def http() -> httpx2.AsyncClient:
-    """The client of the upstream; made in the event loop."""
-    return httpx2.AsyncClient(base_url=upstreams[0])
-
-
-@server.tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+server.tool(add)
 
 
 @server.tool
@@ -44,11 +32,7 @@ async def add_talking(a: int, b: int, ctx: Context) -> int:
     return a + b
 
 
-@server.tool
-async def add_rest(a: int, b: int) -> int:
-    """Have the upstream add two numbers."""
-    response = await http().post("/add", json={"a": a, "b": b})
-    return int(response.raise_for_status().json()["result"])
+server.tool(add_rest)
 
 
 @server.tool
@@ -64,21 +48,7 @@ async def hold(name: str, port: int, talk: bool, ctx: Context) -> str:  # noqa: 
     raise AssertionError
 
 
-@server.tool
-async def work(name: str, port: int, steps: int) -> int:
-    """Work in steps of a millisecond, beside a program and a task of its own."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(anyio.run_process, CHILD)
-        tasks.start_soon(anyio.sleep_forever)
-        tell(port, name, BEGAN)
-        try:
-            for _ in range(steps):
-                await anyio.sleep(STEP_SECONDS)
-                tell(port, name, STEP)
-        finally:
-            tell(port, name, ENDED)
-        tasks.cancel_scope.cancel()
-    return steps
+server.tool(work)
 
 
 def one_of(schema: dict[str, Any]) -> dict[str, Any]:

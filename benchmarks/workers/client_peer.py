@@ -9,22 +9,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import anyio
-import anyio.abc
-from telling import GAVE_UP, tell, tell_tasks_when_asked
+from giving_up import Order, add, follow, give_up, orders
+from telling import tell_tasks_when_asked
 
-Order = dict[str, Any]
 MODES = {"2025-11-25": "legacy", "direct": "auto"}
 """What a revision is called here, where it is not called by its date."""
-
-
-async def orders() -> AsyncIterator[Order]:
-    """What is said on standard input."""
-    async for line in anyio.wrap_file(sys.stdin):
-        yield json.loads(line)
 
 
 def official(target: str, mode: str) -> Any:
@@ -74,49 +67,18 @@ async def call(client: Any, limit: str, order: Order, scope: anyio.CancelScope) 
             print(f"the call ended: {error!r}", file=sys.stderr)
 
 
-def give_up(order: Order, at: float | None = None) -> None:
-    """Tell that a call is given up."""
-    tell(order["arguments"]["port"], order["arguments"]["name"], GAVE_UP, at)
-
-
-async def add(client: Any) -> None:
-    """Be one of the others."""
-    while (await client.call_tool("add", {"a": 2, "b": 40})).structured_content == {"result": 42}:
-        pass
-    raise AssertionError
-
-
-async def follow(
-    inbox: AsyncIterator[Order], client: Any, limit: str, calls: anyio.abc.TaskGroup
-) -> None:
-    """Do what is said, until the client is to be left."""
-    running: list[tuple[Order, anyio.CancelScope]] = []
-    async for order in inbox:
-        if order["do"] == "call":
-            running.append((order, anyio.CancelScope()))
-            calls.start_soon(call, client, limit, *running[-1])
-            continue
-        for given_up, scope in running:
-            give_up(given_up)
-            if order["do"] == "cancel":
-                scope.cancel()
-        running.clear()
-        if order["do"] == "leave":
-            break
-
-
 async def main(package: str, target: str, revision: str, others: str) -> None:
     """Connect, do what is said, and stay until the input ends."""
     tell_tasks_when_asked()
     made, limit = PACKAGES[package]
-    inbox = orders()
+    inbox = orders(anyio.wrap_file(sys.stdin))
     async with anyio.create_task_group() as calls:
         client = made(target, MODES.get(revision, revision))
         async with client, anyio.create_task_group() as busy:
             for _ in range(int(others)):
                 busy.start_soon(add, client)
             print("connected", flush=True)
-            await follow(inbox, client, limit, calls)
+            await follow(inbox, partial(call, client, limit), anyio.CancelScope, calls)
             busy.cancel_scope.cancel()
         calls.cancel_scope.cancel()
     async for _ in inbox:

@@ -52,16 +52,12 @@ class Mailbox:
     __slots__ = ("_lists", "_waiting", "_watched", "coalesced")
 
     def __init__(self, wanted: SubscriptionFilter) -> None:
-        asked = zip(
-            (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED),
-            (
-                wanted.tools_list_changed,
-                wanted.prompts_list_changed,
-                wanted.resources_list_changed,
-            ),
-            strict=True,
-        )
-        self._lists = tuple(method for method, wants in asked if wants)
+        lists = {
+            TOOLS_CHANGED: wanted.tools_list_changed,
+            PROMPTS_CHANGED: wanted.prompts_list_changed,
+            RESOURCES_CHANGED: wanted.resources_list_changed,
+        }
+        self._lists = tuple(method for method, asked in lists.items() if asked)
         self._watched = {normal(uri): uri for uri in wanted.resource_subscriptions or ()}
         self._waiting: dict[Notice, None] = {}
         self.coalesced = 0

@@ -88,7 +88,9 @@ _ERAS: dict[Revision, StatelessEra] = {}
 def era_for(revision: Revision) -> StatelessEra:
     """The one era object of a revision."""
     found = _ERAS.get(revision)
-    return _ERAS.setdefault(revision, StatelessEra(revision)) if found is None else found
+    if found is None:
+        found = _ERAS[revision] = StatelessEra(revision)
+    return found
 
 
 def admit(request: Request, headers: Mapping[str, str] | None, facts: ServerFacts) -> Admitted:

@@ -141,6 +141,15 @@ class Waiter:
         self._stream = events
         self._kind = b"text/event-stream" if events else kind
 
+    async def ask(self, port: int) -> trio.SocketStream:
+        """Connect to it and ask; once it runs, and its first event has come if it sends any."""
+        stream = await connect(port)
+        await stream.send_all(GET)
+        await self.running.wait()
+        if self._stream:
+            await read_until(stream, b"data: 1\n\n")
+        return stream
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         self.handle = handle_of(scope)

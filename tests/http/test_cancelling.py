@@ -19,9 +19,7 @@ from mcp_trio.http.asgi_call import Receive, Scope, Send
 from .serving_tools import (
     GET,
     Waiter,
-    connect,
     handle_of,
-    read_until,
     served,
     served_in_memory,
 )
@@ -47,11 +45,7 @@ async def test_a_lost_peer_is_told_in_the_turn_that_finds_the_end_of_what_it_sen
 ) -> None:
     app = Waiter(events=events)
     async with served(app) as port:
-        stream = await connect(port)
-        await stream.send_all(GET)
-        await app.running.wait()
-        if events:
-            await read_until(stream, b"data: 1\n\n")
+        stream = await app.ask(port)
         await trio.testing.wait_all_tasks_blocked()
         turns = Turns()
         trio.lowlevel.add_instrument(turns)

@@ -142,11 +142,7 @@ async def test_a_peer_that_has_closed_is_noticed_promptly(
 ) -> None:
     app = Waiter(events=events)
     async with served(app) as port:
-        stream = await connect(port)
-        await stream.send_all(GET)
-        await app.running.wait()
-        if events:
-            await read_until(stream, b"data: 1\n\n")
+        stream = await app.ask(port)
         await leave(stream)
         with trio.fail_after(0.1):
             await app.lost.wait()
